@@ -1,0 +1,55 @@
+# Everything a contributor needs; `make` alone lists it. Needs python3 (3.11 or newer), git and make.
+
+PYTHON ?= python3
+PY := .venv/bin/python
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-fast conformance cases bench lint types fmt ci clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: $(READY) ## make .venv with Holdfast and all that its tests need
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Holdfast needs Python 3.11 or newer: make setup PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -m venv .venv
+	@echo "installing into .venv ..."
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: setup ## see it work
+	@$(PY) examples/demo.py
+
+test: lint types ## everything: lint, types, all tests on both databases, the list of cases
+	@$(PY) -m pytest --quiet
+	@$(PY) tools/cases.py
+
+test-fast: setup ## the tests that need no PostgreSQL
+	@$(PY) -m pytest --quiet --store sqlite
+
+conformance: setup ## one suite, both stores
+	@$(PY) -m pytest --quiet tests/conformance
+
+cases: setup ## list the production cases that have no test yet
+	@$(PY) tools/cases.py
+
+bench: setup ## measure
+	@$(PY) -m bench
+
+lint: setup ## ruff
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+
+types: setup ## mypy --strict
+	@$(PY) -m mypy
+
+fmt: setup ## put the code into shape
+	@$(PY) -m ruff check --fix --quiet .
+	@$(PY) -m ruff format .
+
+ci: test ## what the build server runs
+
+clean: ## remove what was made, .venv included
+	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

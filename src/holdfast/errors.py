@@ -1,0 +1,147 @@
+"""Everything that can go wrong and that a caller can meet: one tree, each with a stable `code`.
+
+A message says what happened in one sentence and, where somebody can act on it, what to do next.
+"""
+
+from __future__ import annotations
+
+
+class HoldfastError(Exception):
+    """Base of every error that Holdfast raises on purpose."""
+
+    code = "holdfast_error"
+
+
+class ConfigError(HoldfastError):
+    """A setting, an option or a URL has a value that cannot work."""
+
+    code = "config_invalid"
+
+
+# -- what a caller hands in ------------------------------------------------------------------------------------------
+
+
+class InvalidJob(HoldfastError):
+    """The job was refused before anything was written."""
+
+    code = "job_invalid"
+
+
+class InvalidArguments(InvalidJob):
+    code = "args_invalid"
+
+
+class PayloadTooLarge(InvalidJob):
+    code = "payload_too_large"
+
+
+class InvalidOption(InvalidJob):
+    code = "option_invalid"
+
+
+class UnknownTask(InvalidJob):
+    code = "task_unknown"
+
+
+class DuplicateJob(InvalidJob):
+    """A job with the same unique key is still active; `job_id` names it."""
+
+    code = "duplicate_job"
+
+    def __init__(self, message: str, job_id: str) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+# -- jobs that are there, or not -------------------------------------------------------------------------------------
+
+
+class JobNotFound(HoldfastError):
+    code = "job_not_found"
+
+
+class JobConflict(HoldfastError):
+    """The job is in a state that does not allow this; `code` says which (`already_completed`, `job_running`, …)."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class JobFailed(HoldfastError):
+    """Raised by `job.result()`: the job ended in failure. `error_code` is the job's own code."""
+
+    code = "job_failed"
+
+    def __init__(self, message: str, error_code: str | None) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+class JobCancelled(HoldfastError):
+    """Raised by `job.result()`, and by `current().check_cancelled()` inside a run that somebody cancelled."""
+
+    code = "job_cancelled"
+
+
+class ResultTimeout(HoldfastError, TimeoutError):
+    code = "result_timeout"
+
+
+class LeaseLost(HoldfastError):
+    """This run no longer holds its job: nothing it writes is accepted, so it should stop."""
+
+    code = "lease_lost"
+
+
+# -- the database ----------------------------------------------------------------------------------------------------
+
+
+class StorageError(HoldfastError):
+    code = "storage_error"
+
+
+class StorageUnavailable(StorageError):
+    """The database could not be reached, or went away; nothing was half-written."""
+
+    code = "storage_unavailable"
+
+
+class NotMigrated(StorageError):
+    code = "not_migrated"
+
+
+class SchemaTooNew(StorageError):
+    code = "schema_too_new"
+
+
+class NotOurDatabase(StorageError):
+    code = "not_our_database"
+
+
+# -- what a task raises to steer its own job -------------------------------------------------------------------------
+
+
+class Abort(Exception):
+    """Fail the job at once, whatever attempts are left."""
+
+    def __init__(self, reason: str, code: str = "aborted") -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class RetryLater(Exception):
+    """Fail this attempt and try again after `delay` seconds instead of the task's own backoff."""
+
+    def __init__(self, delay: float, reason: str = "asked to be retried later", code: str = "retry_later") -> None:
+        super().__init__(reason)
+        self.delay = delay
+        self.code = code
+
+
+class Snooze(Exception):
+    """Run the job again after `delay` seconds; this costs no attempt."""
+
+    def __init__(self, delay: float) -> None:
+        super().__init__(f"snoozed for {delay} s")
+        self.delay = delay

@@ -1,0 +1,32 @@
+"""SQL is read as SQL: statements live in `.sql` files, each under a line `-- name: job_claim`."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+
+def load_statements(package: str) -> dict[str, str]:
+    """Every named statement of the `.sql` files beside a store (not of its `migrations/`)."""
+    found: dict[str, str] = {}
+    for entry in sorted(files(package).iterdir(), key=lambda e: e.name):
+        if not entry.name.endswith(".sql") or entry.name in ("schema.sql", "functions.sql"):
+            continue
+        for block in entry.read_text(encoding="utf-8").split("-- name: ")[1:]:
+            name, _, sql = block.partition("\n")
+            if name.strip() in found:
+                raise ValueError(f"statement {name.strip()} is there twice, the second time in {entry.name}")
+            found[name.strip()] = sql.strip().rstrip(";")
+    return found
+
+
+def load_migrations(package: str) -> list[tuple[int, str, str]]:
+    """(number, name, sql) of the files `migrations/NNNN_name.sql`, in order and without gaps."""
+    found = []
+    for entry in files(package).joinpath("migrations").iterdir():
+        if entry.name.endswith(".sql"):
+            number, _, name = entry.name[:-4].partition("_")
+            found.append((int(number), name, entry.read_text(encoding="utf-8")))
+    found.sort()
+    if [number for number, _, _ in found] != list(range(1, len(found) + 1)):
+        raise ValueError(f"the migrations of {package} are not numbered 1, 2, 3, …")
+    return found

@@ -1,0 +1,131 @@
+"""One small pool per event loop, and every driver error turned into ours."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import asyncpg
+
+from holdfast.errors import ConfigError, NotMigrated, StorageError, StorageUnavailable
+
+Connection = Any
+"""An asyncpg connection, or the proxy that a pool hands out."""
+
+_TRANSIENT = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+_AWAY = (
+    OSError,
+    asyncio.TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.InternalClientError,
+    asyncpg.ObjectNotInPrerequisiteStateError,
+    asyncpg.ReadOnlySQLTransactionError,
+)
+_CONNECT_SECONDS = 10.0
+_COMMAND_SECONDS = 60.0
+
+
+async def _leave_as_it_is(_connection: Connection) -> None:
+    """In place of asyncpg's reset, which would cost a round trip after every statement. We change no session state."""
+
+
+class Connections:
+    """Pools by event loop: a worker's heart beats on a loop of its own, sync callers on yet another."""
+
+    def __init__(self, url: str, shown: str) -> None:
+        self.url = url
+        self.shown = shown
+        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncpg.Pool[Any]] = weakref.WeakKeyDictionary()
+
+    def _pool(self) -> asyncpg.Pool[Any]:
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            pool = self._pools[loop] = asyncpg.create_pool(
+                self.url,
+                min_size=0,
+                max_size=8,
+                reset=_leave_as_it_is,
+                timeout=_CONNECT_SECONDS,
+                command_timeout=_COMMAND_SECONDS,
+                server_settings={"application_name": "holdfast"},
+            )
+        return pool
+
+    @asynccontextmanager
+    async def acquire(self) -> AsyncIterator[Connection]:
+        """A connection from the pool. What the body raises is passed on as it is: it may be the user's own error."""
+        with self.errors_translated():
+            pool = self._pool()
+            await pool  # opens it the first time
+            connection = await pool.acquire()
+        try:
+            yield connection
+        finally:
+            with suppress(*_AWAY):
+                await pool.release(connection)
+
+    async def connect(self) -> Connection:
+        """A connection of one's own, outside the pool."""
+        with self.errors_translated():
+            return await asyncpg.connect(
+                self.url, timeout=_CONNECT_SECONDS, server_settings={"application_name": "holdfast listener"}
+            )
+
+    async def fetch(self, sql: str, *args: Any) -> list[Any]:
+        """One statement, committed by itself; asked again when it lost against another one and was rolled back."""
+        for tries_left in (2, 1, 0):
+            try:
+                async with self.acquire() as connection:
+                    with self.errors_translated():
+                        rows: list[Any] = await connection.fetch(sql, *args)
+                    return rows
+            except StorageError as error:
+                if not tries_left or not isinstance(error.__cause__, _TRANSIENT):
+                    raise
+        raise AssertionError("unreachable")
+
+    async def close(self) -> None:
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            try:
+                await asyncio.wait_for(pool.close(), _CONNECT_SECONDS)
+            except (*_AWAY, asyncpg.PostgresError):
+                pool.terminate()
+
+    def errors_translated(self) -> ErrorsTranslated:
+        return ErrorsTranslated(self.shown)
+
+
+class ErrorsTranslated:
+    """Turns what asyncpg raises into the errors of Holdfast; the original stays as the cause."""
+
+    def __init__(self, shown: str) -> None:
+        self._shown = shown
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if isinstance(error, (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError)):
+            raise StorageUnavailable(f"The database at {self._shown} refused the user or password; check the URL.") from error
+        if isinstance(error, asyncpg.InvalidCatalogNameError):
+            raise StorageUnavailable(f"There is no database at {self._shown}; create it or check its name in the URL.") from error
+        if isinstance(error, asyncpg.ClientConfigurationError):
+            raise ConfigError(f"The database URL {self._shown} cannot be used: {error}") from error
+        if isinstance(error, (asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError, asyncpg.InvalidSchemaNameError)):
+            raise NotMigrated(f"The database at {self._shown} lacks part of Holdfast's schema; run `holdfast migrate`.") from error
+        if isinstance(error, asyncpg.InsufficientPrivilegeError):
+            raise StorageError(f"The database user may not do this: {error}") from error
+        if isinstance(error, _AWAY):
+            raise StorageUnavailable(
+                f"The database at {self._shown} cannot be reached ({type(error).__name__}); check that it runs and the URL is right."
+            ) from error
+        if isinstance(error, asyncpg.PostgresError):
+            raise StorageError(f"The database refused a statement: {error}") from error

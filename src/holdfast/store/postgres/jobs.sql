@@ -1,0 +1,120 @@
+-- name: job_insert_many
+-- The only parameter is a JSON array of jobs, so that one statement serves every driver a caller may have.
+WITH asked AS (
+    SELECT r.*, coalesce(r.now, statement_timestamp()) AS at
+      FROM jsonb_to_recordset(CAST($1 AS jsonb)) AS r (
+           id uuid, run_id uuid, queue text, task text, args jsonb, max_attempts integer, lease_seconds double precision,
+           priority integer, tenant text, project text, actor text, delay double precision, run_at timestamptz,
+           unique_key text, order_key text, order_blocks boolean, timeout_seconds double precision,
+           expected_seconds double precision, backoff double precision[], noun text, tags text[], meta jsonb,
+           enqueued_by text, trace_context text, now timestamptz)
+), placed AS (
+    INSERT INTO holdfast.jobs (
+           id, run_id, queue, task, args, max_attempts, lease_seconds, priority, tenant, project, actor, run_at, hold,
+           unique_key, order_key, order_blocks, timeout_seconds, expected_seconds, backoff, noun, tags, meta, enqueued_by,
+           trace_context, created_at, updated_at)
+    SELECT a.id, a.run_id, a.queue, a.task, a.args, a.max_attempts, a.lease_seconds, coalesce(a.priority, 0), a.tenant,
+           a.project, a.actor, coalesce(a.run_at, a.at + make_interval(secs => coalesce(a.delay, 0))),
+           CASE WHEN coalesce(a.run_at > a.at, a.delay > 0) THEN 'time' END,
+           a.unique_key, a.order_key, coalesce(a.order_blocks, false), a.timeout_seconds, a.expected_seconds, a.backoff,
+           a.noun, a.tags, a.meta, a.enqueued_by, a.trace_context, a.at, a.at
+      FROM asked a
+    ON CONFLICT (coalesce(tenant, ''), unique_key) WHERE unique_key IS NOT NULL AND state IN ('queued', 'running')
+    -- Not DO NOTHING: that would not return the row of a transaction that committed while we waited for it.
+    DO UPDATE SET unique_key = excluded.unique_key
+    RETURNING id, run_id, state, tenant, unique_key, queue
+), told AS (
+    SELECT pg_notify('holdfast', 'job:' || q.queue) FROM (SELECT DISTINCT queue FROM placed) q
+)
+SELECT CAST(p.id AS text), CAST(p.run_id AS text), p.state, p.tenant, p.unique_key, (SELECT count(*) FROM told) FROM placed p
+
+-- name: job_forget
+-- Takes back what a refused enqueue_many has just written in the caller's transaction.
+DELETE FROM holdfast.jobs WHERE id = ANY (ARRAY(SELECT CAST(value AS uuid) FROM jsonb_array_elements_text(CAST($1 AS jsonb)))) RETURNING CAST(id AS text)
+
+-- name: job_claim
+SELECT * FROM holdfast.job_claim_v1($1, $2, $3, $4, $5, $6)
+
+-- name: lease_extend
+-- The rows are locked in the order of their ids, like a batch of completions: otherwise the two could deadlock.
+WITH held AS (
+    SELECT j.id, b.lease
+      FROM unnest($1::uuid[], $2::uuid[], $3::double precision[]) AS b (id, run_id, lease)
+      JOIN holdfast.jobs j ON j.id = b.id AND j.run_id = b.run_id AND j.state = 'running'
+     ORDER BY j.id FOR NO KEY UPDATE OF j
+)
+UPDATE holdfast.jobs j
+   SET lease_expires_at = coalesce($4, clock_timestamp()) + make_interval(secs => held.lease),
+       last_heartbeat_at = coalesce($4, clock_timestamp())
+  FROM held WHERE j.id = held.id
+RETURNING j.id, j.run_id, j.cancel_requested_at IS NOT NULL, j.cancel_requested_by
+
+-- name: job_complete
+SELECT holdfast.job_complete_v1($1, $2, $3, $4)
+
+-- name: job_complete_one
+-- For the caller's own connection: one JSON parameter, one row if the lease still held.
+SELECT CAST(unnest(holdfast.job_complete_v1(ARRAY[c.id], ARRAY[c.run_id], ARRAY[c.result], c.now)) AS text)
+  FROM jsonb_to_record(CAST($1 AS jsonb)) AS c (id uuid, run_id uuid, result text, now timestamptz)
+
+-- name: job_leave
+SELECT run_id, state FROM holdfast.job_leave_v1($1, $2)
+
+-- name: job_cancel
+SELECT holdfast.job_cancel_v1($1, $2, $3)
+
+-- name: job_retry
+SELECT holdfast.job_retry_v1($1, $2, $3)
+
+-- name: job_reap
+SELECT id::text, queue, task, tenant, attempt, state, reason, locked_by, stage FROM holdfast.job_reap_v1($1, $2, $3, $4, $5)
+
+-- name: order_heal
+SELECT holdfast.order_heal_v1()
+
+-- name: progress_set
+UPDATE holdfast.jobs SET progress = coalesce($3, progress), stage = coalesce($4, stage), updated_at = coalesce($5, clock_timestamp())
+ WHERE id = $1 AND run_id = $2 AND state = 'running' RETURNING true
+
+-- name: job_prune
+-- Ids carry the time they were made, so the primary key finds old rows without an index of their own.
+DELETE FROM holdfast.jobs
+ WHERE id = ANY (ARRAY(
+    SELECT id FROM holdfast.jobs
+     WHERE id < $1 AND ((state IN ('completed', 'cancelled') AND finished_at < $2) OR (state = 'failed' AND finished_at < $3))
+     ORDER BY id LIMIT $4 FOR UPDATE SKIP LOCKED))
+
+-- name: job_get
+SELECT id::text, queue, task, state, run_id::text, attempt, max_attempts, run_no, priority, tenant, project, actor, args::text, hold,
+       run_at, unique_key, order_key, locked_by, machine_id, lease_expires_at, last_heartbeat_at, deadline,
+       expected_seconds AS expected_duration, stage, progress, cancel_requested_at, cancel_requested_by, error_code,
+       error_message, result::text AS output, tags, meta::text, enqueued_by, trace_context, created_at, started_at, finished_at,
+       updated_at
+  FROM holdfast.jobs WHERE id = $1
+
+-- name: job_list
+SELECT id::text, queue, task, state, run_id::text, attempt, max_attempts, run_no, priority, tenant, project, actor, args::text, hold,
+       run_at, unique_key, order_key, locked_by, machine_id, lease_expires_at, last_heartbeat_at, deadline,
+       expected_seconds AS expected_duration, stage, progress, cancel_requested_at, cancel_requested_by, error_code,
+       error_message, result::text AS output, tags, meta::text, enqueued_by, trace_context, created_at, started_at, finished_at,
+       updated_at
+  FROM holdfast.jobs
+ WHERE ($1::text IS NULL OR state = $1) AND ($2::text IS NULL OR queue = $2) AND ($3::text IS NULL OR task = $3)
+   AND ($4::text IS NULL OR tenant = $4) AND ($5::text IS NULL OR project = $5) AND ($6::text IS NULL OR $6 = ANY (tags))
+   AND ($7::timestamptz IS NULL OR created_at >= $7) AND ($8::timestamptz IS NULL OR created_at < $8)
+   AND ($9::uuid IS NULL OR id < $9)
+ ORDER BY id DESC LIMIT $10
+
+-- name: job_counts
+SELECT s.state, (SELECT count(*) FROM (SELECT 1 FROM holdfast.jobs j WHERE j.state = s.state LIMIT $1) AS capped)
+  FROM unnest(ARRAY['queued', 'running', 'completed', 'failed', 'cancelled']) AS s (state)
+
+-- name: job_unserved
+SELECT waiting.queue, waiting.task, count(*)
+  FROM (SELECT queue, task FROM holdfast.jobs
+         WHERE state = 'queued' AND hold IS NULL AND run_at < coalesce($3, clock_timestamp()) - make_interval(secs => $1)
+         LIMIT 10000) AS waiting
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.workers w
+                    WHERE w.last_seen_at > coalesce($3, clock_timestamp()) - interval '60 seconds' AND NOT w.draining
+                      AND waiting.queue = ANY (w.queues) AND waiting.task = ANY (w.tasks))
+ GROUP BY 1, 2 ORDER BY 3 DESC LIMIT $2

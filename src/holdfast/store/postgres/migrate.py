@@ -1,0 +1,106 @@
+"""Forward only, numbered, under a lock: safe at every start and from many processes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+from holdfast.errors import NotMigrated, NotOurDatabase, SchemaTooNew
+from holdfast.store.named_sql import load_migrations
+from holdfast.store.postgres.connections import Connection, Connections
+
+_PACKAGE = "holdfast.store.postgres"
+_LOCK = 7_110_001
+_FOUND = """
+SELECT to_regclass('holdfast.migrations') IS NOT NULL,
+       EXISTS (SELECT 1 FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid WHERE n.nspname = 'holdfast')
+"""
+_PREPARE = """
+CREATE SCHEMA IF NOT EXISTS holdfast;
+CREATE TABLE IF NOT EXISTS holdfast.migrations (
+    component   text        NOT NULL,
+    version     integer     NOT NULL,
+    name        text        NOT NULL,
+    applied_at  timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (component, version)
+);
+"""
+
+MIGRATIONS = load_migrations(_PACKAGE)
+VERSION = len(MIGRATIONS)
+
+
+async def migrate(connections: Connections) -> list[str]:
+    async with connections.acquire() as connection:
+        with connections.errors_translated():
+            async with connection.transaction():
+                return await _migrate_core(connection, connections.shown)
+
+
+async def _migrate_core(connection: Connection, shown: str) -> list[str]:
+    # An xact lock, not a session lock: it also works behind a pooler, and cannot be left behind.
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+    await _refuse_foreign(connection, shown)
+    await connection.execute(_PREPARE)
+    found = await _version(connection, "core")
+    if found > VERSION:
+        raise _too_new(shown, found)
+    done = await _apply(connection, "core", MIGRATIONS, found)
+    await connection.execute(files(_PACKAGE).joinpath("functions.sql").read_text(encoding="utf-8"))
+    return done
+
+
+async def migrate_extension(connections: Connections, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
+    async with connections.acquire() as connection:
+        with connections.errors_translated():
+            async with connection.transaction():
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+                return await _apply(connection, name, migrations, await _version(connection, name))
+
+
+async def check_version(connections: Connections) -> int:
+    async with connections.acquire() as connection:
+        with connections.errors_translated():
+            await _refuse_foreign(connection, connections.shown)
+            if not await connection.fetchval("SELECT to_regclass('holdfast.migrations') IS NOT NULL"):
+                raise _not_migrated(connections.shown)
+            found = await _version(connection, "core")
+    if found > VERSION:
+        raise _too_new(connections.shown, found)
+    if found < VERSION:
+        raise _not_migrated(connections.shown)
+    return found
+
+
+async def _apply(connection: Connection, component: str, migrations: Sequence[tuple[int, str, str]], found: int) -> list[str]:
+    done = []
+    for number, name, sql in migrations:
+        if number > found:
+            await connection.execute(sql)
+            await connection.execute("INSERT INTO holdfast.migrations (component, version, name) VALUES ($1, $2, $3)", component, number, name)
+            done.append(f"{number:04}_{name}")
+    return done
+
+
+async def _version(connection: Connection, component: str) -> int:
+    found: Any = await connection.fetchval("SELECT coalesce(max(version), 0) FROM holdfast.migrations WHERE component = $1", component)
+    return int(found)
+
+
+async def _refuse_foreign(connection: Connection, shown: str) -> None:
+    ours, anything = await connection.fetchrow(_FOUND)
+    if anything and not ours:
+        raise NotOurDatabase(
+            f"The database at {shown} has a schema called holdfast that Holdfast did not make; rename it, or use another database."
+        )
+
+
+def _not_migrated(shown: str) -> NotMigrated:
+    return NotMigrated(f"The database at {shown} is not set up for this version; run `holdfast migrate` or call `await hf.migrate()`.")
+
+
+def _too_new(shown: str, found: int) -> SchemaTooNew:
+    return SchemaTooNew(
+        f"The database at {shown} has schema version {found}, this Holdfast knows {VERSION}; upgrade the holdfast package."
+    )

@@ -1,0 +1,58 @@
+"""From rows to the plain data of job.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.job import Event, Hold, Job, LogLine, Run, State
+from holdfast.store.protocol import WorkerRow
+
+_decode = msgspec.json.decode
+
+
+def job_of(row: Any) -> Job[Any]:
+    fields = dict(row)
+    fields["state"] = State(fields["state"])
+    fields["hold"] = Hold(fields["hold"]) if fields["hold"] else None
+    fields["args"] = _decode(fields["args"])
+    fields["output"] = None if fields["output"] is None else _decode(fields["output"])
+    fields["tags"] = list(fields["tags"] or ())
+    fields["meta"] = _decode(fields["meta"]) if fields["meta"] else {}
+    return Job(**fields)
+
+
+def current_run_of(job: Job[Any]) -> Run | None:
+    """The newest run lives on the job's row, unless the job is waiting for its next one."""
+    if job.state is State.QUEUED or job.started_at is None:
+        return None
+    return Run(
+        run_no=job.run_no,
+        run_id=job.run_id,
+        attempt=job.attempt,
+        outcome=job.state.value,
+        worker=job.locked_by,
+        machine_id=job.machine_id,
+        stage=job.stage,
+        error_code=job.error_code,
+        error_message=job.error_message,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+    )
+
+
+def run_of(row: Any) -> Run:
+    return Run(**dict(row))
+
+
+def event_of(row: Any) -> Event:
+    return Event(**{**dict(row), "data": _decode(row["data"])})
+
+
+def log_line_of(row: Any) -> LogLine:
+    return LogLine(**{**dict(row), "metadata": _decode(row["metadata"]) if row["metadata"] else None})
+
+
+def worker_of(row: Any) -> WorkerRow:
+    return WorkerRow(**{**dict(row), "queues": list(row["queues"]), "tasks": list(row["tasks"])})

@@ -1,0 +1,159 @@
+-- Holdfast on PostgreSQL: the whole schema as it is after all migrations. A test proves that the two are equal.
+-- `holdfast migrate` runs the numbered files in migrations/ and then functions.sql; this page is for reading.
+--
+--   migrations   which numbered files ran, per component (`core`, or the name of an extension)
+--   jobs         one row per job, from enqueue until retention removes it; the newest run lives on this row
+--   runs         older runs of a job: written when a run ends in anything but the job's own end
+--   events       what was unusual (cancel, retry, reap, …); a job that simply works writes none
+--   logs         numbered lines of a run
+--   steps        remembered results of step(), so that a retry skips what is done
+--   workers      who is there, since when, and last seen when
+--
+-- The life of a row in jobs: inserted `queued`, with `hold` saying why it may not be claimed yet (null: claimable);
+-- the claim makes it `running` with a lease; whoever leaves `running` names the row's run_id (the fence). Every move
+-- from `running` to `queued` makes a new run_id, so that nothing late from the old run is accepted.
+--
+-- Holds: `time` until run_at has come (the claim lifts it), `order` while an older job with the same ordering key is
+-- active (the claim sets it when it meets such a job, the older job's end lifts it). Both keep the claim's index free
+-- of rows that cannot be claimed, which is what keeps its cost flat.
+--
+-- Lock order: rows of jobs first, then advisory locks of ordering keys in ascending order, then rows of other tables.
+-- A claim never waits: it skips locked rows and only tries advisory locks.
+
+CREATE SCHEMA IF NOT EXISTS holdfast;
+
+CREATE TABLE holdfast.migrations (
+    component   text        NOT NULL,
+    version     integer     NOT NULL,
+    name        text        NOT NULL,
+    applied_at  timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (component, version)
+);
+
+CREATE TABLE holdfast.jobs (
+    id                  uuid             NOT NULL PRIMARY KEY,
+    seq                 bigint           NOT NULL GENERATED ALWAYS AS IDENTITY,  -- order of arrival; ids come from clients' clocks
+    run_id              uuid             NOT NULL,
+    queue               text             NOT NULL,
+    task                text             NOT NULL,
+    state               text             NOT NULL DEFAULT 'queued'
+        CHECK (state IN ('queued', 'running', 'completed', 'failed', 'cancelled')),
+    hold                text             CHECK (hold IN ('time', 'order')),
+    tenant              text,
+    project             text,
+    actor               text,
+    priority            integer          NOT NULL DEFAULT 0,
+    run_at              timestamptz      NOT NULL,
+    run_no              integer          NOT NULL DEFAULT 0,
+    attempt             integer          NOT NULL DEFAULT 0,
+    max_attempts        integer          NOT NULL,
+    unique_key          text,
+    order_key           text,
+    order_blocks        boolean          NOT NULL DEFAULT false,
+    lease_seconds       double precision NOT NULL,
+    timeout_seconds     double precision,
+    expected_seconds    double precision,
+    backoff             double precision[],
+    noun                text,
+    locked_by           text,
+    machine_id          text,
+    lease_expires_at    timestamptz,
+    last_heartbeat_at   timestamptz,
+    deadline            timestamptz,
+    stage               text,
+    progress            double precision,
+    cancel_requested_at timestamptz,
+    cancel_requested_by text,
+    error_code          text,
+    error_message       text,
+    enqueued_by         text,
+    trace_context       text,
+    created_at          timestamptz      NOT NULL,
+    started_at          timestamptz,
+    finished_at         timestamptz,
+    updated_at          timestamptz      NOT NULL,
+    tags                text[],
+    meta                jsonb,
+    args                jsonb            NOT NULL,
+    result              jsonb
+) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 1, autovacuum_analyze_scale_factor = 0.05);
+
+-- Exactly what a claim may take, in the order in which it takes it.
+CREATE INDEX jobs_claimable ON holdfast.jobs (queue, priority DESC, run_at, seq) WHERE state = 'queued' AND hold IS NULL;
+CREATE INDEX jobs_scheduled ON holdfast.jobs (run_at) WHERE state = 'queued' AND hold = 'time';
+-- lease_expires_at is not in here on purpose: a heartbeat then changes no indexed column and stays a HOT update.
+CREATE INDEX jobs_running ON holdfast.jobs (tenant, queue) WHERE state = 'running';
+CREATE UNIQUE INDEX jobs_unique_key ON holdfast.jobs (coalesce(tenant, ''), unique_key)
+    WHERE unique_key IS NOT NULL AND state IN ('queued', 'running');
+CREATE INDEX jobs_order_key ON holdfast.jobs (coalesce(tenant, ''), order_key, seq)
+    WHERE order_key IS NOT NULL AND (state IN ('queued', 'running') OR (state = 'failed' AND order_blocks));
+CREATE INDEX jobs_failed ON holdfast.jobs (id) WHERE state = 'failed';
+
+CREATE TABLE holdfast.runs (
+    job_id        uuid        NOT NULL REFERENCES holdfast.jobs (id) ON DELETE CASCADE,
+    run_no        integer     NOT NULL,
+    run_id        uuid        NOT NULL,
+    attempt       integer     NOT NULL,
+    outcome       text        NOT NULL,
+    worker        text,
+    machine_id    text,
+    stage         text,
+    error_code    text,
+    error_message text,
+    started_at    timestamptz,
+    finished_at   timestamptz,
+    PRIMARY KEY (job_id, run_no)
+);
+
+CREATE TABLE holdfast.events (
+    id     bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    job_id uuid,
+    tenant text,
+    type   text        NOT NULL,
+    actor  text,
+    data   jsonb       NOT NULL DEFAULT '{}',
+    at     timestamptz NOT NULL
+);
+CREATE INDEX events_job ON holdfast.events (job_id, id);
+CREATE INDEX events_at ON holdfast.events (at);
+
+CREATE TABLE holdfast.logs (
+    run_id      uuid        NOT NULL,
+    no          integer     NOT NULL,
+    job_id      uuid        NOT NULL,
+    tenant      text,
+    project     text,
+    step        text,
+    level       text        NOT NULL,
+    message     text        NOT NULL,
+    duration_ms double precision,
+    metadata    jsonb,
+    created_at  timestamptz NOT NULL,
+    PRIMARY KEY (run_id, no)
+);
+CREATE INDEX logs_created_at ON holdfast.logs USING brin (created_at);
+
+CREATE TABLE holdfast.steps (
+    job_id      uuid        NOT NULL REFERENCES holdfast.jobs (id) ON DELETE CASCADE,
+    name        text        NOT NULL,
+    fingerprint text        NOT NULL,
+    result      jsonb       NOT NULL,
+    run_id      uuid        NOT NULL,
+    created_at  timestamptz NOT NULL,
+    PRIMARY KEY (job_id, name, fingerprint)
+);
+
+CREATE TABLE holdfast.workers (
+    id           text        NOT NULL PRIMARY KEY,
+    host         text        NOT NULL,
+    pid          integer     NOT NULL,
+    machine_id   text,
+    version      text        NOT NULL,
+    queues       text[]      NOT NULL,
+    tasks        text[]      NOT NULL,
+    concurrency  integer     NOT NULL,
+    running      integer     NOT NULL DEFAULT 0,
+    draining     boolean     NOT NULL DEFAULT false,
+    started_at   timestamptz NOT NULL,
+    last_seen_at timestamptz NOT NULL
+) WITH (fillfactor = 50);

@@ -1,0 +1,304 @@
+"""The store on PostgreSQL: each verb is one round trip, the statements are in the `.sql` files beside this one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from holdfast.clock import DatabaseClock
+from holdfast.errors import JobNotFound
+from holdfast.ids import first_job_id_at, is_uuid
+from holdfast.job import Event, Job, LogLine, Run, State
+from holdfast.store.named_sql import load_statements
+from holdfast.store.outcomes import cancel_conflict, retry_conflict
+from holdfast.store.postgres import migrate, rows
+from holdfast.store.postgres.connections import Connection, Connections
+from holdfast.store.postgres.listener import Listener
+from holdfast.store.protocol import (
+    Backoff,
+    Beat,
+    CallerStatement,
+    Claim,
+    Claimed,
+    Completion,
+    Departure,
+    Held,
+    Inserted,
+    JobFilter,
+    NewJob,
+    Reaped,
+    Retention,
+    StepResult,
+    Wake,
+    WorkerRow,
+)
+
+_encode = msgspec.json.encode
+_SQL = load_statements("holdfast.store.postgres")
+
+
+class PostgresTransaction:
+    """A transaction of ours that a caller writes through: plain SQL with $1, $2, …"""
+
+    store_kind = "postgres"
+
+    def __init__(self, connection: Connection, connections: Connections) -> None:
+        self.connection = connection
+        self._connections = connections
+
+    async def execute(self, sql: str, *args: Any) -> None:
+        with self._connections.errors_translated():
+            await self.connection.execute(sql, *args)
+
+    async def fetch(self, sql: str, *args: Any) -> list[dict[str, Any]]:
+        with self._connections.errors_translated():
+            return [dict(row) for row in await self.connection.fetch(sql, *args)]
+
+
+class PostgresStore:
+    name = "postgres"
+
+    def __init__(self, url: str, *, clock: DatabaseClock | None = None, shown: str = "PostgreSQL") -> None:
+        self._connections = Connections(url, shown)
+        self._clock = clock or DatabaseClock()
+        self._checked = False
+        self._listeners: list[Listener] = []
+
+    # -- the server itself ---------------------------------------------------------------------------------------------
+
+    async def schema_migrate(self) -> list[str]:
+        done = await migrate.migrate(self._connections)
+        self._checked = True
+        return done
+
+    async def schema_version(self) -> int:
+        return await migrate.check_version(self._connections)
+
+    async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
+        return await migrate.migrate_extension(self._connections, name, migrations)
+
+    async def close(self) -> None:
+        for listener in self._listeners:
+            await listener.close()
+        self._listeners.clear()
+        await self._connections.close()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[PostgresTransaction]:
+        await self._check()
+        async with self._connections.acquire() as connection, connection.transaction():
+            yield PostgresTransaction(connection, self._connections)
+
+    async def clock_offset(self) -> float:
+        before = time.time()
+        (row,) = await self._connections.fetch("SELECT extract(epoch FROM clock_timestamp())::double precision AS now")
+        return (before + time.time()) / 2 - float(row["now"])
+
+    async def _check(self) -> None:
+        if not self._checked:
+            await migrate.check_version(self._connections)
+            self._checked = True
+
+    async def _fetch(self, name: str, *args: Any) -> list[Any]:
+        await self._check()
+        return await self._connections.fetch(_SQL[name], *args)
+
+    # -- accept --------------------------------------------------------------------------------------------------------
+
+    async def job_insert_many(self, jobs: Sequence[NewJob]) -> list[Inserted]:
+        if not jobs:
+            return []
+        statement = self.insert_statement(jobs)
+        await self._check()
+        return self.inserted_from_rows(jobs, await self._connections.fetch(statement.sql, statement.parameter))
+
+    def insert_statement(self, jobs: Sequence[NewJob]) -> CallerStatement:
+        payload = _encode(list(_one_per_key(jobs).values()))
+        now = self._clock.now()
+        if now is not None:
+            payload = _encode([{**row, "now": now} for row in msgspec.json.decode(payload)])
+        return CallerStatement(_SQL["job_insert_many"], payload.decode())
+
+    def inserted_from_rows(self, jobs: Sequence[NewJob], rows: Sequence[Sequence[Any]]) -> list[Inserted]:
+        by_id = {row[0]: row for row in rows}
+        by_key = {(row[3], row[4]): row for row in rows if row[4] is not None}
+        answers = []
+        for job in jobs:
+            row = by_id.get(job.id) or by_key[(job.tenant, job.unique_key)]
+            answers.append(Inserted(row[0], row[1], State(row[2]), created=row[0] == job.id))
+        return answers
+
+    def forget_statement(self, job_ids: Sequence[str]) -> CallerStatement:
+        return CallerStatement(_SQL["job_forget"], _encode(job_ids).decode())
+
+    # -- hand out ------------------------------------------------------------------------------------------------------
+
+    async def job_claim(self, *, worker: str, machine: str | None, queues: Sequence[str], tasks: Sequence[str], limit: int) -> Claim:
+        found = await self._fetch("job_claim", worker, machine, queues, tasks, limit, self._clock.now())
+        if found and found[0][0] is None:
+            return Claim([], next_due_seconds=found[0][12])
+        return Claim([Claimed(str(row[0]), str(row[1]), *row[2:]) for row in map(tuple, found)])
+
+    # -- a run speaks; fenced ------------------------------------------------------------------------------------------
+
+    async def lease_extend_if_held(self, beats: Sequence[Beat]) -> list[Held]:
+        beats = sorted(beats, key=lambda beat: beat.id)
+        ids, run_ids, leases = [b.id for b in beats], [b.run_id for b in beats], [b.lease_seconds for b in beats]
+        found = await self._fetch("lease_extend", ids, run_ids, leases, self._clock.now())
+        return [Held(str(row[0]), str(row[1]), row[2], row[3]) for row in found]
+
+    async def job_complete_if_leased(self, completions: Sequence[Completion]) -> set[str]:
+        ordered = sorted(completions, key=lambda c: c.id)  # the lock order, see lease_extend
+        ids, run_ids, results = [c.id for c in ordered], [c.run_id for c in ordered], [c.result for c in ordered]
+        (row,) = await self._fetch("job_complete", ids, run_ids, results, self._clock.now())
+        return set(map(str, row[0]))
+
+    def complete_statement(self, completion: Completion) -> CallerStatement:
+        what = {"id": completion.id, "run_id": completion.run_id, "result": completion.result, "now": self._clock.now()}
+        return CallerStatement(_SQL["job_complete_one"], _encode(what).decode())
+
+    async def job_leave_if_leased(self, departures: Sequence[Departure]) -> dict[str, State]:
+        found = await self._fetch("job_leave", _encode(departures).decode(), self._clock.now())
+        return {str(row[0]): State(row[1]) for row in found}
+
+    async def progress_set_if_leased(self, job_id: str, run_id: str, progress: float | None, stage: str | None) -> bool:
+        return bool(await self._fetch("progress_set", job_id, run_id, progress, stage, self._clock.now()))
+
+    async def log_append_if_leased(self, job_id: str, run_id: str, lines: Sequence[LogLine]) -> bool:
+        return bool(await self._fetch("log_append", job_id, run_id, _encode(lines).decode()))
+
+    async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool:
+        return bool(await self._fetch("step_save", job_id, run_id, name, fingerprint, result, self._clock.now()))
+
+    async def step_get(self, job_id: str, name: str, fingerprint: str) -> StepResult | None:
+        found = await self._fetch("step_get", job_id, name, fingerprint)
+        return StepResult(found[0][0]) if found else None
+
+    # -- people act ----------------------------------------------------------------------------------------------------
+
+    async def job_cancel(self, job_id: str, by: str | None) -> Job[Any]:
+        verdict = await self._verdict("job_cancel", job_id, by)
+        if verdict not in ("cancelled", "cancelling"):
+            raise cancel_conflict(job_id, verdict)
+        return await self.job_get(job_id)
+
+    async def job_retry_if_ended(self, job_id: str, by: str | None) -> Job[Any]:
+        verdict = await self._verdict("job_retry", job_id, by)
+        if verdict != "queued":
+            raise retry_conflict(job_id, verdict)
+        return await self.job_get(job_id)
+
+    async def _verdict(self, statement: str, job_id: str, by: str | None) -> str:
+        if not is_uuid(job_id):
+            return "not_found"
+        (row,) = await self._fetch(statement, job_id, by, self._clock.now())
+        return str(row[0])
+
+    # -- rescue and forget ---------------------------------------------------------------------------------------------
+
+    async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int) -> list[Reaped]:
+        found = await self._fetch("job_reap", limit, backoff.base, backoff.most, deadline_grace, self._clock.now())
+        return [Reaped(*row[:5], State(row[5]), *row[6:]) for row in map(tuple, found)]
+
+    async def order_heal(self) -> int:
+        return int((await self._fetch("order_heal"))[0][0])
+
+    async def prune(self, retention: Retention, *, limit: int) -> dict[str, int]:
+        now = self._clock.now() or datetime.now(UTC) - timedelta(seconds=await self.clock_offset())
+
+        def before(days: float) -> datetime:
+            return now - timedelta(days=days)
+
+        oldest = first_job_id_at(before(min(retention.finished, retention.failed)))
+        return {
+            "jobs": await self._deleted("job_prune", oldest, before(retention.finished), before(retention.failed), limit),
+            "events": await self._deleted("event_prune", before(retention.events), limit),
+            "logs": await self._deleted("log_prune", before(retention.logs), limit),
+            "workers": await self._deleted("worker_prune", before(retention.workers), limit),
+        }
+
+    async def _deleted(self, statement: str, *args: Any) -> int:
+        await self._check()
+        async with self._connections.acquire() as connection:
+            with self._connections.errors_translated():
+                status: str = await connection.execute(_SQL[statement], *args)
+            return int(status.rpartition(" ")[2])
+
+    # -- look ----------------------------------------------------------------------------------------------------------
+
+    async def job_get(self, job_id: str) -> Job[Any]:
+        found = await self._fetch("job_get", job_id) if is_uuid(job_id) else []
+        if not found:
+            raise JobNotFound(f"There is no job {job_id}.")
+        return rows.job_of(found[0])
+
+    async def job_list(self, where: JobFilter, *, cursor: str | None, limit: int) -> list[Job[Any]]:
+        w = where
+        found = await self._fetch(
+            "job_list", w.state, w.queue, w.task, w.tenant, w.project, w.tag, w.after, w.before, cursor, limit
+        )
+        return [rows.job_of(row) for row in found]
+
+    async def job_counts(self, cap: int = 10_000) -> dict[str, int]:
+        return {row[0]: row[1] for row in await self._fetch("job_counts", cap)}
+
+    async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
+        return [(row[0], row[1], row[2]) for row in await self._fetch("job_unserved", older_than, limit, self._clock.now())]
+
+    async def run_list(self, job_id: str) -> list[Run]:
+        job = await self.job_get(job_id)
+        older = [rows.run_of(row) for row in await self._fetch("run_list", job_id)]
+        newest = rows.current_run_of(job)
+        return [newest, *(run for run in older if run.run_no != newest.run_no)] if newest else older
+
+    async def event_list(self, job_id: str) -> list[Event]:
+        return [rows.event_of(row) for row in await self._fetch("event_list", job_id)] if is_uuid(job_id) else []
+
+    async def log_read(self, run_id: str, *, after: int, limit: int) -> list[LogLine]:
+        return [rows.log_line_of(row) for row in await self._fetch("log_read", run_id, after, limit)]
+
+    # -- workers -------------------------------------------------------------------------------------------------------
+
+    async def worker_save(self, worker: WorkerRow) -> None:
+        w = worker
+        fields = (w.id, w.host, w.pid, w.machine_id, w.version, w.queues, w.tasks, w.concurrency, w.running, w.draining)
+        await self._fetch("worker_save", *fields, self._clock.now())
+
+    async def worker_remove(self, worker_id: str) -> None:
+        await self._fetch("worker_remove", worker_id)
+
+    async def worker_list(self) -> list[WorkerRow]:
+        return [rows.worker_of(row) for row in await self._fetch("worker_list")]
+
+    # -- wake-ups ------------------------------------------------------------------------------------------------------
+
+    async def listen(self, wake: Wake) -> Callable[[], Awaitable[None]]:
+        listener = Listener(self._connections, wake)
+        self._listeners.append(listener)
+        await listener.first_try.wait()
+
+        async def stop() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+            await listener.close()
+
+        return stop
+
+    @property
+    def listening(self) -> bool:
+        return any(listener.connected for listener in self._listeners)
+
+
+def _one_per_key(jobs: Sequence[NewJob]) -> dict[Any, NewJob]:
+    """The first of those that share a tenant and unique key: one statement cannot upsert the same row twice."""
+    chosen: dict[Any, NewJob] = {}
+    for job in jobs:
+        chosen.setdefault(job.id if job.unique_key is None else (job.tenant, job.unique_key), job)
+    return chosen
+
+

@@ -1,0 +1,333 @@
+"""The verbs of storage, all on one page. Two stores speak them, one conformance suite holds both to them.
+
+Names are noun first and carry their condition: a method without `if` or `try` never silently does nothing. Everything
+that a run writes is fenced: it names the run id of the lease it holds, and is told when that lease is gone.
+Every method may raise `StorageUnavailable`; then nothing was written, or the caller may safely ask again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.job import Event, Job, LogLine, Run, State
+
+
+class NewJob(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A job that is about to be inserted. Serialised as one element of the insert statement's only parameter."""
+
+    id: str
+    run_id: str
+    queue: str
+    task: str
+    args: msgspec.Raw
+    max_attempts: int
+    lease_seconds: float
+    priority: int = 0
+    tenant: str | None = None
+    project: str | None = None
+    actor: str | None = None
+    delay: float | None = None
+    """Seconds from the database's now; `run_at` is the absolute form. Neither: at once."""
+    run_at: datetime | None = None
+    unique_key: str | None = None
+    order_key: str | None = None
+    order_blocks: bool = False
+    """Whether this job, should it fail, keeps those behind it in its order key waiting."""
+    timeout_seconds: float | None = None
+    expected_seconds: float | None = None
+    backoff: list[float] | None = None
+    """The task's own waits, for the reaper, which does not know the task. None: the configured exponential."""
+    noun: str | None = None
+    tags: list[str] | None = None
+    meta: dict[str, Any] | None = None
+    enqueued_by: str | None = None
+    trace_context: str | None = None
+
+
+class Inserted(msgspec.Struct):
+    """What became of one NewJob, in the order given. `id` is an older job's where the unique key met one."""
+
+    id: str
+    run_id: str
+    state: State
+    created: bool
+
+
+class Claimed(msgspec.Struct):
+    """A job that this worker holds now, with what it needs to run it and nothing else. Field order = column order."""
+
+    id: str
+    run_id: str
+    run_no: int
+    task: str
+    args: str
+    attempt: int
+    max_attempts: int
+    queue: str
+    tenant: str | None
+    order_key: str | None
+    lease_seconds: float
+    timeout_seconds: float | None
+    waited_seconds: float
+    """From when it could have run until this claim."""
+
+
+class Claim(msgspec.Struct):
+    jobs: list[Claimed]
+    next_due_seconds: float | None = None
+    """Only where `jobs` is empty: when the next scheduled job falls due, None if there is none."""
+
+
+class Beat(msgspec.Struct):
+    """One run that its worker says is alive."""
+
+    id: str
+    run_id: str
+    lease_seconds: float
+
+
+class Held(msgspec.Struct):
+    """One lease that was extended."""
+
+    id: str
+    run_id: str
+    cancel_requested: bool
+    cancel_requested_by: str | None
+
+
+class Completion(msgspec.Struct):
+    id: str
+    run_id: str
+    result: str | None
+    """JSON text."""
+    ordered: bool = False
+    """Whether the job has an ordering key: then the next one behind it is let go in the same transaction."""
+
+
+class Leaving(StrEnum):
+    """Every way out of `running` other than completion. A cancel request turns each of them into `cancelled`."""
+
+    RETRY = "retry"
+    FAIL = "fail"
+    SNOOZE = "snooze"
+    RELEASE = "release"
+    CANCEL = "cancel"
+
+
+class Departure(msgspec.Struct, kw_only=True, omit_defaults=True):
+    id: str
+    run_id: str
+    how: Leaving
+    delay: float = 0.0
+    """Seconds until it may run again (RETRY, SNOOZE)."""
+    error_code: str | None = None
+    error_message: str | None = None
+    stage: str | None = None
+    keep_attempt: bool = True
+    """False gives the attempt back (SNOOZE, RELEASE, and failures that are not the run's fault)."""
+
+
+class Reaped(msgspec.Struct):
+    id: str
+    queue: str
+    task: str
+    tenant: str | None
+    attempt: int
+    state: State
+    """What it became: queued, failed or cancelled."""
+    reason: str
+    """`lease_expired` or `deadline_exceeded`."""
+    locked_by: str | None
+    stage: str | None
+
+
+class Backoff(msgspec.Struct, frozen=True):
+    """Exponential with full jitter: between 0 and min(most, base * 2^(attempt - 1)) seconds."""
+
+    base: float = 5.0
+    most: float = 900.0
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """Days."""
+
+    finished: float = 14.0
+    failed: float = 90.0
+    events: float = 90.0
+    logs: float = 90.0
+    workers: float = 1.0
+
+
+class WorkerRow(msgspec.Struct, kw_only=True):
+    id: str
+    host: str
+    pid: int
+    machine_id: str | None
+    version: str
+    queues: list[str]
+    tasks: list[str]
+    concurrency: int
+    running: int = 0
+    draining: bool = False
+    started_at: datetime | None = None
+    last_seen_at: datetime | None = None
+
+
+class JobFilter(msgspec.Struct, kw_only=True, frozen=True):
+    """Every field that is set must match. Lists are newest first, by id."""
+
+    state: State | None = None
+    queue: str | None = None
+    task: str | None = None
+    tenant: str | None = None
+    project: str | None = None
+    tag: str | None = None
+    after: datetime | None = None
+    before: datetime | None = None
+
+
+class StepResult(msgspec.Struct):
+    result: str
+    """JSON text."""
+
+
+class CallerStatement(msgspec.Struct, frozen=True):
+    """A statement to be run on the caller's own connection. It has exactly one parameter, written `$1`: JSON text."""
+
+    sql: str
+    parameter: str
+
+
+Wake = Callable[[str], None]
+"""Called with `job:<queue>` when work may be there, `cancel:<job id>` when a running job is to be cancelled, and
+`` (empty) when anything may have changed. From any thread; must not block. A hint: it may come late or not at all."""
+
+
+class Transaction(Protocol):
+    """What `hf.transaction()` yields: plain SQL with `$1`, `$2`, … on either database."""
+
+    async def execute(self, sql: str, *args: Any) -> None: ...
+    async def fetch(self, sql: str, *args: Any) -> list[dict[str, Any]]: ...
+
+
+class Store(Protocol):
+    # -- the file or server itself
+    name: str
+    """`sqlite` or `postgres`."""
+
+    async def schema_migrate(self) -> list[str]:
+        """Bring the schema up to this code's version; the names of what was applied. Safe from many processes at once."""
+
+    async def schema_version(self) -> int:
+        """The version found. Raises NotMigrated, SchemaTooNew or NotOurDatabase where this code cannot work with it."""
+
+    async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
+        """Apply an extension's (number, name, sql) that are not applied yet, in order, each once."""
+
+    async def close(self) -> None: ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
+
+    async def clock_offset(self) -> float:
+        """Seconds by which this host's clock is ahead of the database's."""
+
+    # -- accept
+    async def job_insert_many(self, jobs: Sequence[NewJob]) -> list[Inserted]:
+        """All or nothing. Two in one call with the same tenant and unique key become one job."""
+
+    def insert_statement(self, jobs: Sequence[NewJob]) -> CallerStatement:
+        """The same as one statement for the caller's connection."""
+
+    def inserted_from_rows(self, jobs: Sequence[NewJob], rows: Sequence[Sequence[Any]]) -> list[Inserted]:
+        """Makes sense of that statement's rows: (id, run_id, state, tenant, unique_key, …)."""
+
+    def forget_statement(self, job_ids: Sequence[str]) -> CallerStatement:
+        """Takes back, in the caller's transaction, what a refused enqueue_many has just inserted there."""
+
+    # -- hand out
+    async def job_claim(self, *, worker: str, machine: str | None, queues: Sequence[str], tasks: Sequence[str], limit: int) -> Claim:
+        """Up to `limit` claimable jobs of these tasks, queue by queue in the order given; priority, then oldest first."""
+
+    # -- a run speaks; fenced
+    async def lease_extend_if_held(self, beats: Sequence[Beat]) -> list[Held]:
+        """Those still held, with whether somebody wants them cancelled. What is missing from the answer is lost."""
+
+    async def job_complete_if_leased(self, completions: Sequence[Completion]) -> set[str]:
+        """The run ids whose completion was accepted."""
+
+    def complete_statement(self, completion: Completion) -> CallerStatement:
+        """One completion for the caller's connection; it returns one row if accepted, none if the lease is lost."""
+
+    async def job_leave_if_leased(self, departures: Sequence[Departure]) -> dict[str, State]:
+        """Run id -> the state the job went to, for those that still held their lease. Writes history and events."""
+
+    async def progress_set_if_leased(self, job_id: str, run_id: str, progress: float | None, stage: str | None) -> bool: ...
+
+    async def log_append_if_leased(self, job_id: str, run_id: str, lines: Sequence[LogLine]) -> bool:
+        """Lines come with their numbers; a number that is there already is left alone (a repeated flush is harmless)."""
+
+    async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool: ...
+
+    async def step_get(self, job_id: str, name: str, fingerprint: str) -> StepResult | None: ...
+
+    # -- people act
+    async def job_cancel(self, job_id: str, by: str | None) -> Job[Any]:
+        """Cancelled if it was queued; marked *cancelling* if it runs. Raises JobNotFound, or JobConflict when it has ended
+        (`already_completed`, `already_failed`, `already_cancelled`) or is being cancelled already (`already_cancelling`)."""
+
+    async def job_retry_if_ended(self, job_id: str, by: str | None) -> Job[Any]:
+        """A failed or cancelled job is queued anew at attempt 0. JobConflict: `job_queued`, `job_running`,
+        `already_completed`, `duplicate_active` (its unique key is taken by a newer job)."""
+
+    # -- rescue and forget
+    async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int) -> list[Reaped]:
+        """Runs whose lease has expired, or whose deadline passed more than `deadline_grace` ago. Each is handled once."""
+
+    async def order_heal(self) -> int:
+        """Let go what waits behind an ordered job that is no longer there; how many. Only needed after odd accidents."""
+
+    async def prune(self, retention: Retention, *, limit: int) -> dict[str, int]:
+        """Delete at most `limit` rows per table; how many went: `jobs`, `events`, `logs`, `workers`."""
+
+    # -- look
+    async def job_get(self, job_id: str) -> Job[Any]:
+        """Raises JobNotFound."""
+
+    async def job_list(self, where: JobFilter, *, cursor: str | None, limit: int) -> list[Job[Any]]:
+        """Newest first; `cursor` is the id of the last one seen."""
+
+    async def job_counts(self, cap: int = 10_000) -> dict[str, int]:
+        """How many per state, each counted to `cap` at the most."""
+
+    async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
+        """(queue, task, how many) waiting longer than this and known to no live worker."""
+
+    async def run_list(self, job_id: str) -> list[Run]:
+        """Every run, newest first, the current one included. Raises JobNotFound."""
+
+    async def event_list(self, job_id: str) -> list[Event]:
+        """Oldest first."""
+
+    async def log_read(self, run_id: str, *, after: int, limit: int) -> list[LogLine]: ...
+
+    # -- workers
+    async def worker_save(self, worker: WorkerRow) -> None:
+        """Insert, or say again that it lives (`running`, `draining` and `last_seen_at` are set)."""
+
+    async def worker_remove(self, worker_id: str) -> None: ...
+
+    async def worker_list(self) -> list[WorkerRow]: ...
+
+    # -- wake-ups
+    async def listen(self, wake: Wake) -> Callable[[], Awaitable[None]]:
+        """Call `wake` on what happens, until the returned function is awaited. Never raises for a lost connection:
+        it reconnects and calls `wake("")`. `listening` tells whether hints come at all right now."""
+
+    @property
+    def listening(self) -> bool: ...

