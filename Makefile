@@ -15,7 +15,7 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Holdfast needs Python 3.11 or newer: make setup PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	@$(PYTHON) -m venv .venv
 	@echo "installing into .venv ..."
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(PY) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 demo: setup ## see it work

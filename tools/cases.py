@@ -54,7 +54,9 @@ def report(groups: list[Group], proven: set[str]) -> str:
     for group in groups:
         missing = {number: what for number, what in group.cases.items() if number not in proven}
         tested = [number for number in group.cases if number in proven]
-        lines.append(f"{group.title}: {len(tested)} of {len(group.cases)} have a test" + (f": {' '.join(tested)}" if tested else ""))
+        lines.append(
+            f"{group.title}: {len(tested)} of {len(group.cases)} have a test" + (f": {' '.join(tested)}" if tested else "")
+        )
         lines += [f"  {number:<12} no test: {what}" for number, what in missing.items()]
     total = sum(len(group.cases) for group in groups)
     lines.append(f"cases: {len(proven)} of {total} have a test")
@@ -68,7 +70,7 @@ def main(root: Path = ROOT) -> int:
     print(report(groups, known & {mark.number for mark in marks}))
     unknown = [mark for mark in marks if mark.number not in known]
     for mark in unknown:
-        print(f"{mark.where}: case {mark.number} is not in tests/cases.toml; correct the number or add the case", file=sys.stderr)
+        print(f"{mark.where}: case {mark.number} is not in tests/cases.toml; correct it or add the case", file=sys.stderr)
     return 1 if unknown else 0
 
 

@@ -6,7 +6,9 @@ import functools
 import inspect
 import math
 import re
-from collections.abc import Callable
+import reprlib
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, get_type_hints
 
@@ -25,7 +27,7 @@ class NotJson(ValueError):
 
 
 def encode(value: Any) -> bytes:
-    """The JSON of a value: plain types, dataclasses, attrs, msgspec and pydantic models, dates, UUIDs, decimals, enums, sets."""
+    """The JSON of plain types, dataclasses, attrs, msgspec and pydantic models, dates, UUIDs, decimals, enums and sets."""
     try:
         data = _encoder.encode(value)
     except RecursionError:
@@ -42,6 +44,16 @@ def encode(value: Any) -> bytes:
     return data
 
 
+def first_unencodable(named: Mapping[str, Any]) -> str:
+    """Which argument `encode` refuses, and why."""
+    for name, value in named.items():
+        try:
+            encode({name: value})
+        except NotJson as error:
+            return f"argument {name} {error}"
+    return "the arguments cannot be stored as JSON"
+
+
 def decode(data: str | bytes) -> Any:
     """Plain types from JSON."""
     try:
@@ -53,9 +65,9 @@ def decode(data: str | bytes) -> Any:
 
 
 def signature_decoder(fn: Callable[..., Any]) -> msgspec.json.Decoder[msgspec.Struct]:
-    """A decoder for the JSON object of a function's arguments; NameError or AttributeError where an annotation has no meaning yet.
+    """A decoder for the JSON object of a function's arguments.
 
-    A TypeError names the parameter whose type JSON cannot be turned into.
+    Raises NameError or AttributeError where an annotation has no meaning yet, TypeError where JSON cannot become its type.
     """
     plain = unwrapped(fn)
     parameters = inspect.signature(fn).parameters
@@ -66,7 +78,8 @@ def signature_decoder(fn: Callable[..., Any]) -> msgspec.json.Decoder[msgspec.St
     for name, parameter in parameters.items():
         hint = hints.get(name, Any)
         if foreign := _foreign_type(hint):
-            raise TypeError(f"argument {name} has the type {foreign.__qualname__}, which has no JSON form; pass an id or plain data")
+            reason = f"has the type {foreign.__qualname__}, which has no JSON form; pass an id or plain data"
+            raise TypeError(f"argument {name} {reason}")
         fields.append((name, hint) if parameter.default is parameter.empty else (name, hint, _default(parameter.default)))
     struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
     return msgspec.json.Decoder(struct, dec_hook=_from_json_types)
@@ -80,9 +93,34 @@ def unwrapped(fn: Callable[..., Any]) -> Any:
     return plain
 
 
+def is_async(fn: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(unwrapped(fn))
+
+
+def is_importable(fn: Callable[..., Any]) -> bool:
+    """Whether another process can find the function by its name: not one made inside another function."""
+    return "<" not in unwrapped(fn).__qualname__
+
+
+def check_signature(fn: Callable[..., Any]) -> None:
+    """Raise TypeError, saying what to change, unless every argument can be stored by name and a result comes back once."""
+    plain = unwrapped(fn)
+    if not inspect.isfunction(plain):
+        raise TypeError(f"only a function can be a task, not {reprlib.repr(fn)}")
+    if any(inspect.isgeneratorfunction(f) or inspect.isasyncgenfunction(f) for f in (fn, plain)):
+        raise TypeError("a generator cannot be a task; return a list instead of yielding")
+    for name, parameter in inspect.signature(fn).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise TypeError(f"{parameter} cannot be checked or stored by name; name every argument")
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise TypeError(f"argument {name} is positional-only, but arguments are stored by name; remove the /")
+
+
 def _default(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
     # A struct copies or refuses mutable defaults, a function shares them: the factory keeps what the function would do.
-    return value if value is None or isinstance(value, bool | int | float | str) else msgspec.field(default_factory=lambda: value)
+    return msgspec.field(default_factory=lambda: value)
 
 
 def _foreign_type(hint: Any) -> Any:
@@ -95,7 +133,7 @@ def _foreign_type(hint: Any) -> Any:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        if isinstance(node, types.CustomType) and not hasattr(node.cls, "model_validate"):
+        if isinstance(node, types.CustomType) and node.cls is not object and not hasattr(node.cls, "model_validate"):
             return node.cls
         for attribute in node.__struct_fields__:
             child = getattr(node, attribute)
@@ -120,18 +158,107 @@ def explain(error: Exception) -> str:
     return f"the arguments cannot be read: {_lower_first(path).replace('`', '')}"
 
 
+# -- single values: each check returns what to keep, or raises ValueError with what would have been right ---------------
+
+Check = Callable[[Any], Any]
+SECONDS_MAX = 100 * 365 * 86400.0
+
+
+def text(chars_max: int) -> Check:
+    def check(value: Any) -> str:
+        if not isinstance(value, str) or not 0 < len(value) <= chars_max or "\0" in value or not _is_unicode(value):
+            raise ValueError(f"text of 1 to {chars_max} characters without NUL")
+        return value
+
+    return check
+
+
+def whole(least: int, most: int) -> Check:
+    def check(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise ValueError(f"a whole number from {least} to {most}")
+        return value
+
+    return check
+
+
+def seconds(least: float) -> Check:
+    def check(value: Any) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= SECONDS_MAX:
+            raise ValueError(f"a number of seconds from {least:g} to {SECONDS_MAX:.0f} (100 years)")
+        return float(value)
+
+    return check
+
+
+def one_of(*values: Any) -> Check:
+    def check(value: Any) -> Any:
+        if not any(value is known or (type(value) is type(known) and value == known) for known in values):
+            raise ValueError(" or ".join(repr(known) for known in values))
+        return value
+
+    return check
+
+
+def several(check_one: Check, least: int, most: int) -> Check:
+    def check(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple) or not least <= len(value) <= most:
+            raise ValueError(f"a list of {least} to {most} items")
+        try:
+            return tuple(check_one(one) for one in value)
+        except ValueError as wrong:
+            raise ValueError(f"a list of {least} to {most} items, each {wrong}") from None
+
+    return check
+
+
+def moment(value: Any) -> datetime:
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise ValueError("a datetime with a time zone, such as datetime.now(UTC)")
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("a datetime between the years 1 and 9999 in UTC") from None
+
+
+def exception_type(value: Any) -> type[BaseException]:
+    if not (isinstance(value, type) and issubclass(value, BaseException)):
+        raise ValueError("an exception type")
+    return value
+
+
+def json_object(bytes_max: int) -> Check:
+    def check(value: Any) -> dict[str, Any]:
+        try:
+            data = encode(value)
+        except NotJson as error:
+            raise ValueError(f"a JSON object (this one {error})") from None
+        plain = decode(data)
+        if not isinstance(plain, dict) or len(data) > bytes_max:
+            raise ValueError(f"a JSON object of at most {bytes_max} bytes")
+        return plain
+
+    return check
+
+
+def _is_unicode(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _check_tree(root: Any) -> None:
-    level = [root]
+    level: list[Any] = [[root]]
     for _ in range(DEPTH_MAX + 1):
         below: list[Any] = []
-        for node in level:
-            if isinstance(node, float):
-                if not math.isfinite(node):
+        for container in level:
+            for node in container.values() if isinstance(container, dict) else container:
+                if isinstance(node, dict | list | tuple):
+                    below.append(node)
+                elif isinstance(node, float) and not math.isfinite(node):
                     raise NotJson("contains NaN or Infinity, which JSON does not know; use None instead")
-            elif isinstance(node, dict):
-                below.extend(node.values())
-            elif isinstance(node, list | tuple):
-                below.extend(node)
         if not below:
             return
         level = below
@@ -147,7 +274,7 @@ def _to_json_types(value: Any) -> Any:
 
 
 def _from_json_types(wanted: Any, value: Any) -> Any:
-    return wanted.model_validate(value)
+    return value if wanted is object else wanted.model_validate(value)
 
 
 def _lower_first(text: str) -> str:

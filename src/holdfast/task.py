@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-import math
 import random
 import reprlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
@@ -27,8 +27,7 @@ TAGS_MAX = 50
 TAG_CHARS_MAX = 100
 META_BYTES_MAX = 64 * 1024
 ATTEMPTS_MAX = 1000
-SECONDS_MAX = 100 * 365 * 86400.0
-INT32_MAX = 2**31 - 1
+ALIASES_MAX = PERMANENT_MAX = 100
 
 Backoff = tuple[float, ...] | Callable[[int], float]
 
@@ -122,16 +121,11 @@ class JobSpec(msgspec.Struct, Generic[R], frozen=True):
     options: JobOptions
 
 
-class Limits(Protocol):
-    @property
-    def payload_bytes_max(self) -> int: ...
-
-
 class TaskApp(Protocol):
     """What a task asks of the Holdfast it belongs to."""
 
     @property
-    def settings(self) -> Limits: ...
+    def settings(self) -> Any: ...
 
     def enqueue_jobs(self, jobs: Sequence[JobSpec[Any]], tx: Any) -> Awaitable[list[Job[Any]]]: ...
 
@@ -147,17 +141,16 @@ class Task(Generic[P, R]):
         self.fn = fn
         self.spec = spec
         self.name = spec.name
-        self.is_async = _is_async(fn)
+        self.is_async = codec.is_async(fn)
         self.isolated = _isolated(fn, spec)
         self._plain: BoundTask[P, R] = BoundTask(self, JobOptions(), None)
         parameters = inspect.signature(fn).parameters
         self._positional = tuple(name for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD)
         self._takes_nothing = not parameters
         self._decode: Callable[[str | bytes], msgspec.Struct] = self._resolve_then_decode
-        try:
+        # An annotation may name what is defined further down: then it is resolved at the first use.
+        with contextlib.suppress(NameError, AttributeError):
             self._resolve()
-        except (NameError, AttributeError):
-            pass  # an annotation names something that is defined further down: it is resolved at the first use
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         return self.fn(*args, **kwargs)
@@ -179,7 +172,7 @@ class Task(Generic[P, R]):
         """The same task with tenant, priority, delay and so on for the jobs enqueued through what is returned."""
         given: dict[str, Any] = dict(options)
         tx = given.pop("tx", None)
-        return BoundTask(self, job_options(given), tx)
+        return BoundTask(self, job_options(self.name, given), tx)
 
     def bind_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """The arguments as a JSON object, checked by the same decoder that the worker will read them with."""
@@ -187,8 +180,8 @@ class Task(Generic[P, R]):
         try:
             data = codec.encode(named)
         except codec.NotJson as error:
-            raise InvalidArguments(f"{self.name}: {_unencodable(named)}") from error
-        most = self.app.settings.payload_bytes_max
+            raise InvalidArguments(f"{self.name}: {codec.first_unencodable(named)}") from error
+        most: int = self.app.settings.payload_bytes_max
         if len(data) > most:
             raise PayloadTooLarge(
                 f"{self.name}: the arguments take {len(data)} bytes and {most} are allowed; store the data and pass its key"
@@ -222,7 +215,7 @@ class Task(Generic[P, R]):
     def _resolve(self) -> None:
         try:
             self._decode = codec.signature_decoder(self.fn).decode
-        except TypeError as error:
+        except (TypeError, SyntaxError) as error:
             raise ConfigError(f"task {self.name}: {error}") from error
 
     def _resolve_then_decode(self, data: str | bytes) -> msgspec.Struct:
@@ -282,7 +275,7 @@ class TaskDecorator(Protocol):
 
     # The overloads overlap on purpose: an `async def` is also a plain function that returns a coroutine.
     @overload
-    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
 
     @overload
     def __call__(self, fn: Callable[P, R], /) -> SyncTask[P, R]: ...
@@ -296,15 +289,15 @@ class TaskMaker:
         self._keep = keep
 
     @overload
-    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
 
     @overload
     def __call__(self, fn: Callable[P, R], /) -> SyncTask[P, R]: ...
 
     @overload
-    def __call__(self, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
+    def __call__(self, fn: None = None, /, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
 
-    def __call__(self, fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    def __call__(self, fn: Callable[..., Any] | None = None, /, **options: Unpack[TaskOptions]) -> Any:
         def decorate(fn: Callable[..., Any]) -> Task[Any, Any]:
             task = make_task(self._app, fn, **options)
             self._keep(task)
@@ -316,22 +309,31 @@ class TaskMaker:
 def make_task(app: TaskApp, fn: Callable[..., Any], **options: Unpack[TaskOptions]) -> Task[Any, Any]:
     """A task from a function and its options; ConfigError where one of them cannot work."""
     given: dict[str, Any] = dict(options)
-    name = given.setdefault("name", getattr(codec.unwrapped(fn), "__name__", None))
-    label = f"task {reprlib.repr(name) if not isinstance(name, str) else name}"
-    _refuse_unusable(fn, label)
+    if given.get("name") is None:
+        given["name"] = getattr(codec.unwrapped(fn), "__name__", None)
+    name = given["name"]
+    label = f"task {name if isinstance(name, str) and name.isidentifier() else reprlib.repr(name)}"
+    if isinstance(fn, Task):
+        raise ConfigError(f"{label}: this function is a task already; decorate it once")
+    try:
+        codec.check_signature(fn)
+    except TypeError as error:
+        raise ConfigError(f"{label}: {error}") from None
+    if name is None or name == "<lambda>":
+        raise ConfigError(f"{label}: this function has no name of its own; give the task one with name=…")
     spec = TaskSpec(**_checked(given, _TASK_CHECKS, label, ConfigError))
-    if spec.isolate and not _importable(fn):
-        raise ConfigError(f"{label}: isolate needs a function that another process can import; define it at the top of a module")
+    if spec.isolate and not codec.is_importable(fn):
+        raise ConfigError(f"{label}: isolate needs a function that another process can import; define it at module level")
     if spec.memory is not None and not _isolated(fn, spec):
         raise ConfigError(f"{label}: memory limits isolated tasks only; add isolate=True")
-    return (AsyncTask if _is_async(fn) else SyncTask)(app, fn, spec)
+    return (AsyncTask if codec.is_async(fn) else SyncTask)(app, fn, spec)
 
 
-def job_options(given: Mapping[str, Any]) -> JobOptions:
+def job_options(task_name: str, given: dict[str, Any]) -> JobOptions:
     """Checked options for one job; InvalidOption where one of them cannot work."""
-    options = JobOptions(**_checked(given, _JOB_CHECKS, "enqueue", InvalidOption))
+    options = JobOptions(**_checked(given, _JOB_CHECKS, task_name, InvalidOption))
     if options.delay is not None and options.run_at is not None:
-        raise InvalidOption("enqueue: delay and run_at exclude each other; give one of them")
+        raise InvalidOption(f"{task_name}: delay and run_at exclude each other; give one of them")
     return options
 
 
@@ -340,58 +342,19 @@ def retry_delay(spec: TaskSpec, attempt: int, base: float, most: float, rng: ran
     if isinstance(spec.backoff, tuple):
         return spec.backoff[min(attempt, len(spec.backoff)) - 1]
     if spec.backoff is not None:
-        try:
-            return _seconds(spec.backoff(attempt))
-        except Exception:
-            pass  # a backoff function with a bug must not keep a job from being retried
+        # A backoff function with a bug must not keep a job from being retried.
+        with contextlib.suppress(Exception):
+            return float(codec.seconds(0.0)(spec.backoff(attempt)))
     return rng.random() * min(most, base * 2.0 ** min(attempt - 1, 64))
-
-
-def _is_async(fn: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(codec.unwrapped(fn))
-
-
-def _importable(fn: Callable[..., Any]) -> bool:
-    return "<" not in codec.unwrapped(fn).__qualname__
 
 
 def _isolated(fn: Callable[..., Any], spec: TaskSpec) -> bool:
     if spec.isolate is None:
-        return spec.timeout is not None and not _is_async(fn) and _importable(fn)
+        return spec.timeout is not None and not codec.is_async(fn) and codec.is_importable(fn)
     return spec.isolate
 
 
-def _refuse_unusable(fn: Any, label: str) -> None:
-    if isinstance(fn, Task):
-        raise ConfigError(f"{label}: this function is a task already; decorate it once")
-    plain = codec.unwrapped(fn)
-    if not inspect.isfunction(plain):
-        raise ConfigError(f"{label}: only a function can be a task, not {reprlib.repr(fn)}")
-    if any(inspect.isgeneratorfunction(f) or inspect.isasyncgenfunction(f) for f in (fn, plain)):
-        raise ConfigError(f"{label}: a generator cannot be a task; return a list instead of yielding")
-    for name, parameter in inspect.signature(fn).parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
-            raise ConfigError(f"{label}: {stars}{name} cannot be checked or stored by name; name every argument")
-        if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise ConfigError(f"{label}: argument {name} is positional-only, but arguments are stored by name; remove the /")
-
-
-def _unencodable(named: Mapping[str, Any]) -> str:
-    for name, value in named.items():
-        try:
-            codec.encode({name: value})
-        except codec.NotJson as error:
-            return f"argument {name} {error}"
-    return "the arguments cannot be stored as JSON"
-
-
-# -- option values: each check returns the value to keep, or raises ValueError with what would be right ----------------
-
-Check = Callable[[Any], Any]
-
-
-def _checked(given: Mapping[str, Any], checks: Mapping[str, Check], label: str, error: type[HoldfastError]) -> dict[str, Any]:
+def _checked(given: dict[str, Any], checks: dict[str, codec.Check], label: str, error: type[HoldfastError]) -> dict[str, Any]:
     kept = {}
     for option, value in given.items():
         if option not in checks:
@@ -402,3 +365,36 @@ def _checked(given: Mapping[str, Any], checks: Mapping[str, Check], label: str, 
             except ValueError as wrong:
                 raise error(f"{label}: {option} must be {wrong}, not {reprlib.repr(value)}") from None
     return kept
+
+
+_waits = codec.several(codec.seconds(0.0), 1, ATTEMPTS_MAX)
+_tags = codec.several(codec.text(TAG_CHARS_MAX), 0, TAGS_MAX)
+_name = codec.text(NAME_CHARS_MAX)
+_attempts = codec.whole(1, ATTEMPTS_MAX)
+_int32 = codec.whole(-(2**31), 2**31 - 1)
+
+_TASK_CHECKS: dict[str, codec.Check] = {
+    **dict.fromkeys(("name", "queue", "noun"), _name),
+    **dict.fromkeys(("timeout", "expected", "lease"), codec.seconds(0.001)),
+    "aliases": codec.several(_name, 0, ALIASES_MAX),
+    "priority": _int32,
+    "max_attempts": _attempts,
+    "backoff": lambda value: value if callable(value) else _waits(value),
+    "isolate": codec.one_of(True, False),
+    "memory": codec.whole(1, 2**63 - 1),
+    "cancel": codec.one_of("cooperative", "immediate"),
+    "permanent": codec.several(codec.exception_type, 0, PERMANENT_MAX),
+    "order_on_failure": codec.one_of("skip", "block"),
+    "expose": codec.one_of("member", "admin", "owner"),
+}
+_JOB_CHECKS: dict[str, codec.Check] = {
+    **dict.fromkeys(("tenant", "project", "actor", "queue", "enqueued_by"), _name),
+    **dict.fromkeys(("unique", "order"), codec.text(KEY_CHARS_MAX)),
+    "priority": _int32,
+    "max_attempts": _attempts,
+    "delay": codec.seconds(0.0),
+    "run_at": codec.moment,
+    "on_duplicate": codec.one_of("return", "raise"),
+    "tags": lambda value: list(_tags(value)),
+    "meta": codec.json_object(META_BYTES_MAX),
+}

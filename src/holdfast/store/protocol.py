@@ -232,6 +232,9 @@ class Store(Protocol):
 
     async def close(self) -> None: ...
 
+    async def leave_loop(self) -> None:
+        """Give back what the running event loop holds; a thread with a loop of its own calls this before it ends."""
+
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
 
     async def clock_offset(self) -> float:

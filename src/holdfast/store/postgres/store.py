@@ -88,6 +88,9 @@ class PostgresStore:
         self._listeners.clear()
         await self._connections.close()
 
+    async def leave_loop(self) -> None:
+        await self._connections.close()
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[PostgresTransaction]:
         await self._check()

@@ -1,0 +1,275 @@
+"""Holdfast: the composition root, the only place that names a concrete store."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
+
+from holdfast import enqueue, prune, reap
+from holdfast.clock import DatabaseClock
+from holdfast.errors import ConfigError, InvalidOption, JobCancelled, JobFailed, ResultTimeout, UnknownTask
+from holdfast.extension import Extension
+from holdfast.job import Event, Job, LogLine, Run, State
+from holdfast.portal import Portal
+from holdfast.processes.worker import Worker, WorkerEnd
+from holdfast.settings import Settings, load_settings, parse_database_url
+from holdfast.store.protocol import JobFilter, Store, Transaction, WorkerRow
+from holdfast.task import JobSpec, Task, TaskMaker
+
+T = TypeVar("T")
+
+LIST_MAX = 200
+RESULT_POLL_SECONDS = (0.005, 0.25)
+
+
+class Holdfast:
+    """A queue in a database, and the tasks that this program knows. Making one touches nothing."""
+
+    def __init__(self, url: str | None = None, *, clock: DatabaseClock | None = None, **settings: Any) -> None:
+        self.settings: Settings = load_settings(url, **settings)
+        self.clock = clock or DatabaseClock()
+        self.store: Store = _open_store(self.settings, self.clock)
+        self.tasks: dict[str, Task[..., Any]] = {}
+        """By name, and by every alias."""
+        self.extensions: dict[str, Extension] = {}
+        self.task = TaskMaker(self, self._add_task)
+        self._portal = Portal()
+        self._workers: set[Worker] = set()
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def _add_task(self, task: Task[..., Any]) -> None:
+        for name in (task.name, *task.spec.aliases):
+            other = self.tasks.get(name)
+            if other is not None and other.fn is not task.fn:
+                raise ConfigError(f"Two tasks are called {name}; give one of them another name=.")
+            self.tasks[name] = task
+
+    def task_named(self, name: str) -> Task[..., Any]:
+        """By name or alias; UnknownTask names those there are."""
+        try:
+            return self.tasks[name]
+        except KeyError:
+            known = ", ".join(sorted(self.tasks)) or "none; is the module with the tasks imported?"
+            raise UnknownTask(f"There is no task called {name!r}. Known: {known}.") from None
+
+    def extend(self, name: str, **parts: Any) -> Extension:
+        """Let an application join: its migrations, tasks, and later its routes, pages and commands."""
+        if name in self.extensions:
+            raise ConfigError(f"There are two extensions called {name}.")
+        extension = Extension(name, **parts)
+        for task in extension.tasks:
+            self._add_task(task)
+        self.extensions[name] = extension
+        return extension
+
+    # -- the database --------------------------------------------------------------------------------------------------
+
+    async def migrate(self) -> list[str]:
+        """Bring the schema up to date. Safe at every start and from many processes at once; the names of what was done."""
+        done = await self.store.schema_migrate()
+        for extension in self.extensions.values():
+            applied = await self.store.extension_migrate(extension.name, extension.migrations_for(self.store.name))
+            done += [f"{extension.name}/{name}" for name in applied]
+        return done
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction on the same database: `tx.execute`, `tx.fetch`, and `tx=` for enqueue."""
+        return self.store.transaction()
+
+    async def aclose(self) -> None:
+        for worker in list(self._workers):
+            worker.stop()
+        await self.store.close()
+        if self._portal.started:
+            await asyncio.to_thread(self._close_portal)
+
+    def close(self) -> None:
+        """For sync programs."""
+        self._close_portal()
+
+    def _close_portal(self) -> None:
+        if self._portal.started:
+            self._portal.call(self.store.close())
+            self._portal.close()
+
+    # -- accept --------------------------------------------------------------------------------------------------------
+
+    async def enqueue(self, name: str, args: dict[str, Any] | None = None, **options: Any) -> Job[Any]:
+        """By name, for callers that have no function at hand. The arguments are checked all the same."""
+        return await self.task_named(name).options(**options).enqueue(**(args or {}))
+
+    async def enqueue_many(self, jobs: Sequence[JobSpec[Any]], *, tx: Any = None) -> list[Job[Any]]:
+        """All of them or none, in one statement."""
+        return await self.enqueue_jobs(jobs, tx)
+
+    def enqueue_many_sync(self, jobs: Sequence[JobSpec[Any]], *, tx: Any = None) -> list[Job[Any]]:
+        return self.enqueue_jobs_sync(jobs, tx)
+
+    async def enqueue_jobs(self, jobs: Sequence[JobSpec[Any]], tx: Any) -> list[Job[Any]]:
+        self._refuse_strangers(jobs)
+        return await enqueue.insert(self.store, jobs, self.settings, tx)
+
+    def enqueue_jobs_sync(self, jobs: Sequence[JobSpec[Any]], tx: Any) -> list[Job[Any]]:
+        self._refuse_strangers(jobs)
+        if tx is not None:
+            return enqueue.insert_in_callers_thread(self.store, jobs, self.settings, tx)
+        return self.call_sync(enqueue.insert(self.store, jobs, self.settings, None))
+
+    def _refuse_strangers(self, jobs: Sequence[JobSpec[Any]]) -> None:
+        for job in jobs:
+            if not isinstance(job, JobSpec):
+                raise InvalidOption(f"enqueue_many takes what task.job(...) returns, not {type(job).__name__}.")
+            if job.task.app is not self:
+                raise UnknownTask(f"Task {job.task.name} belongs to another Holdfast object.")
+
+    # -- look and act --------------------------------------------------------------------------------------------------
+
+    async def get(self, job_id: str) -> Job[Any]:
+        return self._ours(await self.store.job_get(job_id))
+
+    async def jobs(self, *, cursor: str | None = None, limit: int = 50, **where: Any) -> list[Job[Any]]:
+        """Newest first. `where`: state, queue, task, tenant, project, tag, after, before."""
+        if not 1 <= limit <= LIST_MAX:
+            raise InvalidOption(f"limit must lie between 1 and {LIST_MAX}, not {limit}")
+        try:
+            wanted = JobFilter(**{**where, "state": State(where["state"]) if where.get("state") else None})
+        except (TypeError, ValueError) as error:
+            raise InvalidOption(f"jobs cannot be filtered like this: {error}") from None
+        return [self._ours(job) for job in await self.store.job_list(wanted, cursor=cursor, limit=limit)]
+
+    async def runs(self, job_id: str) -> list[Run]:
+        """Every attempt, newest first."""
+        return await self.store.run_list(job_id)
+
+    async def events(self, job_id: str) -> list[Event]:
+        return await self.store.event_list(job_id)
+
+    async def logs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[LogLine]:
+        return await self.store.log_read(run_id, after=after, limit=limit)
+
+    async def workers(self) -> list[WorkerRow]:
+        return await self.store.worker_list()
+
+    async def cancel(self, job_id: str, *, by: str | None = None) -> Job[Any]:
+        """A queued job is cancelled at once; a running one is asked to stop and is *cancelling* until it does."""
+        return self._ours(await self.store.job_cancel(job_id, by))
+
+    async def retry(self, job_id: str, *, by: str | None = None) -> Job[Any]:
+        """Queue a failed or cancelled job anew; its attempts start again at 0, its history stays."""
+        return self._ours(await self.store.job_retry_if_ended(job_id, by))
+
+    async def wait_for_result(self, job_id: str, *, timeout: float | None = None) -> Any:
+        """What the task returned; raises JobFailed, JobCancelled or ResultTimeout."""
+        ends = None if timeout is None else time.monotonic() + timeout
+        pause, longest = RESULT_POLL_SECONDS
+        while True:
+            job = await self.store.job_get(job_id)
+            if job.state is State.COMPLETED:
+                return job.output
+            if job.state is State.FAILED:
+                raise JobFailed(f"Job {job_id} ({job.task}) failed: {job.error_message or job.error_code}", job.error_code)
+            if job.state is State.CANCELLED:
+                raise JobCancelled(f"Job {job_id} ({job.task}) was cancelled by {job.cancel_requested_by or 'somebody'}.")
+            if ends is not None and time.monotonic() >= ends:
+                raise ResultTimeout(f"Job {job_id} ({job.task}) is still {job.status} after {timeout:g} s.")
+            await asyncio.sleep(pause if ends is None else max(0.0, min(pause, ends - time.monotonic())))
+            pause = min(longest, pause * 1.5)
+
+    def _ours(self, job: Job[Any]) -> Job[Any]:
+        job._app = self
+        return job
+
+    # -- work ----------------------------------------------------------------------------------------------------------
+
+    def worker(
+        self,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int = 10,
+        exit_when_idle: float | None = None,
+        reap: bool = True,
+        on_stuck: Callable[[], None] | None = None,
+    ) -> Worker:
+        if not isinstance(concurrency, int) or not 1 <= concurrency <= 10_000:
+            raise InvalidOption(f"concurrency must be a whole number from 1 to 10000, not {concurrency!r}")
+        if exit_when_idle is not None and exit_when_idle < 0:
+            raise InvalidOption(f"exit_when_idle must be 0 or more seconds, not {exit_when_idle!r}")
+        if isinstance(queues, str):
+            raise InvalidOption(f"queues must be a list such as [{queues!r}]")
+        wanted = list(queues) if queues else sorted({task.spec.queue for task in self.tasks.values()}) or ["default"]
+        return Worker(
+            self, self.settings, self.tasks, queues=wanted, concurrency=concurrency, exit_when_idle=exit_when_idle, reap=reap, on_stuck=on_stuck
+        )
+
+    async def run_worker(
+        self,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int = 10,
+        exit_when_idle: float | None = None,
+        reap: bool = True,
+    ) -> WorkerEnd:
+        """Work in this process. `exit_when_idle=0.0` returns when nothing is left to do now, None runs until stopped."""
+        worker = self.worker(queues=queues, concurrency=concurrency, exit_when_idle=exit_when_idle, reap=reap)
+        self._workers.add(worker)
+        try:
+            return await worker.run()
+        finally:
+            self._workers.discard(worker)
+
+    async def reap(self) -> reap.ReapReport:
+        """One recovery pass: jobs whose worker died or hangs are queued again, or given up."""
+        report = await reap.reap(self.store, self.settings)
+        await self.store.order_heal()
+        return report
+
+    async def prune(self) -> dict[str, int]:
+        """Delete what is older than its retention."""
+        return await prune.prune(self.store, self.settings)
+
+    # -- the same for sync programs ------------------------------------------------------------------------------------
+
+    def call_sync(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._portal.call(work)
+
+    def migrate_sync(self) -> list[str]:
+        return self.call_sync(self.migrate())
+
+    def get_sync(self, job_id: str) -> Job[Any]:
+        return self.call_sync(self.get(job_id))
+
+    def jobs_sync(self, *, cursor: str | None = None, limit: int = 50, **where: Any) -> list[Job[Any]]:
+        return self.call_sync(self.jobs(cursor=cursor, limit=limit, **where))
+
+    def cancel_sync(self, job_id: str, *, by: str | None = None) -> Job[Any]:
+        return self.call_sync(self.cancel(job_id, by=by))
+
+    def retry_sync(self, job_id: str, *, by: str | None = None) -> Job[Any]:
+        return self.call_sync(self.retry(job_id, by=by))
+
+    def wait_for_result_sync(self, job_id: str, *, timeout: float | None = None) -> Any:
+        return self.call_sync(self.wait_for_result(job_id, timeout=timeout))
+
+    def run_worker_sync(
+        self, *, queues: Sequence[str] | None = None, concurrency: int = 10, exit_when_idle: float | None = None
+    ) -> WorkerEnd:
+        return self.call_sync(self.run_worker(queues=queues, concurrency=concurrency, exit_when_idle=exit_when_idle))
+
+    def reap_sync(self) -> reap.ReapReport:
+        return self.call_sync(self.reap())
+
+
+def _open_store(settings: Settings, clock: DatabaseClock) -> Store:
+    """The driver is imported only for the database in use: a worker's start should not pay for the other."""
+    database = parse_database_url(settings.database_url)
+    if database.kind == "sqlite":
+        from holdfast.store.sqlite.store import SqliteStore
+
+        return SqliteStore(database.path, clock=clock)
+    from holdfast.store.postgres.store import PostgresStore
+
+    return PostgresStore(database.url, clock=clock, shown=database.safe)

@@ -1,0 +1,204 @@
+"""What a task sees of its own run: `current()`, its log, its progress, and `step()`."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
+
+from holdfast import codec
+from holdfast.errors import HoldfastError, InvalidOption, JobCancelled, LeaseLost
+from holdfast.store.protocol import Claimed, Completion, Store
+from holdfast.tx import Caller, caller_of
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Link(Protocol):
+    """The run's way back to whoever runs it: the worker itself, or the pipe of an isolated process."""
+
+    cancelled: bool
+    cancelled_by: str | None
+
+    def log(self, level: str, message: str, step: str | None, duration_ms: float | None, metadata: dict[str, Any]) -> None: ...
+    def progress(self, fraction: float | None, stage: str | None) -> None: ...
+
+
+class Platform(Protocol):
+    """What a run asks of the Holdfast it belongs to."""
+
+    store: Store
+
+    def call_sync(self, work: Coroutine[Any, Any, T]) -> T: ...
+
+
+class RunLog:
+    """`current().log`: a line goes to the run's own log, numbered, redacted, never in the way of the job."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def info(self, message: str, *, step: str | None = None, duration_ms: float | None = None, **metadata: Any) -> None:
+        self._link.log("info", message, step, duration_ms, metadata)
+
+    def success(self, message: str, *, step: str | None = None, duration_ms: float | None = None, **metadata: Any) -> None:
+        self._link.log("success", message, step, duration_ms, metadata)
+
+    def warning(self, message: str, *, step: str | None = None, duration_ms: float | None = None, **metadata: Any) -> None:
+        self._link.log("warning", message, step, duration_ms, metadata)
+
+    def error(self, message: str, *, step: str | None = None, duration_ms: float | None = None, **metadata: Any) -> None:
+        self._link.log("error", message, step, duration_ms, metadata)
+
+
+class CurrentRun:
+    """The run that is executing this code. Never kept beyond it."""
+
+    __slots__ = ("_claimed", "_link", "_platform", "completed_in_tx")
+
+    def __init__(self, claimed: Claimed, link: Link, platform: Platform) -> None:
+        self._claimed = claimed
+        self._link = link
+        self._platform = platform
+        self.completed_in_tx = False
+
+    @property
+    def job_id(self) -> str:
+        return self._claimed.id
+
+    @property
+    def run_id(self) -> str:
+        return self._claimed.run_id
+
+    @property
+    def run_no(self) -> int:
+        return self._claimed.run_no
+
+    @property
+    def attempt(self) -> int:
+        return self._claimed.attempt
+
+    @property
+    def task(self) -> str:
+        return self._claimed.task
+
+    @property
+    def queue(self) -> str:
+        return self._claimed.queue
+
+    @property
+    def tenant(self) -> str | None:
+        return self._claimed.tenant
+
+    @property
+    def idempotency_token(self) -> str:
+        """The same for every attempt of this job: give it to outside services, so that they do a thing once."""
+        return f"holdfast-{self._claimed.id}"
+
+    @property
+    def log(self) -> RunLog:
+        return RunLog(self._link)
+
+    def progress(self, fraction: float | None, stage: str | None = None) -> None:
+        """How far the run is, from 0 to 1, and what it is doing. Cheap: written at most a few times a second."""
+        if fraction is not None and not 0 <= fraction <= 1:
+            raise InvalidOption(f"progress must lie between 0 and 1, not {fraction!r}")
+        self._link.progress(fraction, stage)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody asked for this job to be cancelled, or the run has lost its lease."""
+        return self._link.cancelled
+
+    def check_cancelled(self) -> None:
+        """Raise JobCancelled if this run is to stop. Call it where stopping leaves nothing half done."""
+        if self._link.cancelled:
+            raise JobCancelled(f"cancelled by {self._link.cancelled_by or 'somebody'}")
+
+    async def complete(self, result: Any = None, *, tx: Any) -> None:
+        """Complete the job inside your own transaction: it is completed if and only if that commits."""
+        caller, statement = self._completion(result, tx)
+        self._completed(await caller.run_async(statement))
+
+    def complete_sync(self, result: Any = None, *, tx: Any) -> None:
+        caller, statement = self._completion(result, tx)
+        if caller.is_async:
+            raise InvalidOption("complete_sync cannot use an async connection; await complete(...) instead.")
+        self._completed(caller.run(statement))
+
+    def _completion(self, result: Any, tx: Any) -> tuple[Caller, Any]:
+        caller = caller_of(tx)
+        if caller.kind != self._platform.store.name:
+            raise InvalidOption(f"tx is a connection to {caller.kind}, but the jobs are stored in {self._platform.store.name}.")
+        data = None if result is None else codec.encode(result).decode()
+        ordered = self._claimed.order_key is not None
+        return caller, self._platform.store.complete_statement(Completion(self.job_id, self.run_id, data, ordered))
+
+    def _completed(self, rows: Any) -> None:
+        if not rows:
+            raise LeaseLost(f"job {self.job_id} is no longer held by this run; roll your transaction back")
+        self.completed_in_tx = True
+
+
+current_run: ContextVar[CurrentRun] = ContextVar("holdfast_current_run")
+
+
+def current() -> CurrentRun:
+    """The run that executes this code."""
+    try:
+        return current_run.get()
+    except LookupError:
+        raise HoldfastError("current() only works inside a task that a worker runs; there is no run here.") from None
+
+
+@overload
+async def step(name: str, fn: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T: ...
+@overload
+async def step(name: str, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
+async def step(name: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Do one part of a task and remember its JSON result, so that a later attempt of this job skips it."""
+    run = current()
+    run.check_cancelled()
+    store, fingerprint = run._platform.store, _fingerprint(name, args, kwargs)
+    known = await store.step_get(run.job_id, name, fingerprint)
+    if known is not None:
+        return codec.decode(known.result)
+    value = fn(*args, **kwargs)
+    if inspect.isawaitable(value):
+        value = await value
+    return await _remember(run, name, fingerprint, value)
+
+
+def step_sync(name: str, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """`step()` for tasks that are plain functions."""
+    run = current()
+    run.check_cancelled()
+    fingerprint = _fingerprint(name, args, kwargs)
+    known = run._platform.call_sync(run._platform.store.step_get(run.job_id, name, fingerprint))
+    value = codec.decode(known.result) if known else run._platform.call_sync(_remember(run, name, fingerprint, fn(*args, **kwargs)))
+    result: T = value
+    return result
+
+
+async def _remember(run: CurrentRun, name: str, fingerprint: str, value: Any) -> Any:
+    """The value comes back as its JSON form, as a later attempt would see it, so that both behave alike."""
+    data = codec.encode(value)
+    if not await run._platform.store.step_save_if_leased(run.job_id, run.run_id, name, fingerprint, data.decode()):
+        raise LeaseLost(f"job {run.job_id} is no longer held by this run")
+    return codec.decode(data)
+
+
+def _fingerprint(name: str, args: Any, kwargs: Any) -> str:
+    try:
+        data = codec.encode([args, kwargs])
+    except codec.NotJson as error:
+        raise InvalidOption(f"step {name}: the arguments {error}; a step can only be remembered by JSON arguments") from error
+    return hashlib.sha256(data).hexdigest()[:32]

@@ -1,0 +1,144 @@
+"""Step 1 of 6: accept. Jobs are planned without touching anything (pure), then inserted by one statement.
+
+The same plan is executed by our own connection or, with `tx=`, by the caller's, inside the caller's transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import DuplicateJob, InvalidOption
+from holdfast.ids import new_job_id, new_run_id
+from holdfast.job import Job, State
+from holdfast.settings import Settings
+from holdfast.store.protocol import Inserted, NewJob, Store
+from holdfast.task import JobSpec, TaskSpec
+from holdfast.tx import Caller, caller_of
+
+
+def plan(specs: Sequence[JobSpec[Any]], settings: Settings) -> list[NewJob]:
+    return [_new_job(spec, settings) for spec in specs]
+
+
+async def insert(store: Store, specs: Sequence[JobSpec[Any]], settings: Settings, tx: object) -> list[Job[Any]]:
+    jobs = plan(specs, settings)
+    if not jobs:
+        return []
+    if tx is None and len(jobs) > 1 and any(spec.options.on_duplicate == "raise" for spec in specs):
+        async with store.transaction() as own:  # a refusal rolls all of them back, before any worker can see one
+            return await insert(store, specs, settings, own)
+    if tx is None:
+        inserted = await store.job_insert_many(jobs)
+        refused = _first_refused(specs, inserted)
+        if refused is not None:
+            raise refused
+        return _answers(specs, jobs, inserted)
+    caller = _caller_for(store, tx)
+    statement = store.insert_statement(jobs)
+    inserted = store.inserted_from_rows(jobs, await caller.run_async(statement))
+    refused = _first_refused(specs, inserted)
+    if refused is not None:
+        if len(jobs) > 1:
+            await caller.run_async(store.forget_statement(_created(jobs, inserted)))
+        raise refused
+    return _answers(specs, jobs, inserted)
+
+
+def insert_in_callers_thread(store: Store, specs: Sequence[JobSpec[Any]], settings: Settings, tx: object) -> list[Job[Any]]:
+    """For a sync program with a connection of its own: everything happens right here, no loop, no other thread."""
+    caller = _caller_for(store, tx)
+    if caller.is_async:
+        raise InvalidOption("enqueue_sync cannot use an async connection; await enqueue(...) instead.")
+    jobs = plan(specs, settings)
+    if not jobs:
+        return []
+    inserted = store.inserted_from_rows(jobs, caller.run(store.insert_statement(jobs)))
+    refused = _first_refused(specs, inserted)
+    if refused is not None:
+        if len(jobs) > 1:
+            caller.run(store.forget_statement(_created(jobs, inserted)))
+        raise refused
+    return _answers(specs, jobs, inserted)
+
+
+def _new_job(spec: JobSpec[Any], settings: Settings) -> NewJob:
+    task, options = spec.task.spec, spec.options
+    return NewJob(
+        id=new_job_id(),
+        run_id=new_run_id(),
+        queue=options.queue or task.queue,
+        task=task.name,
+        args=msgspec.Raw(spec.args),
+        max_attempts=options.max_attempts or task.max_attempts or settings.max_attempts,
+        lease_seconds=task.lease or settings.lease,
+        priority=task.priority if options.priority is None else options.priority,
+        tenant=options.tenant,
+        project=options.project,
+        actor=options.actor,
+        delay=options.delay or None,
+        run_at=options.run_at,
+        unique_key=options.unique,
+        order_key=options.order,
+        order_blocks=task.order_on_failure == "block",
+        timeout_seconds=_timeout(task, settings),
+        expected_seconds=task.expected,
+        backoff=list(task.backoff) if isinstance(task.backoff, tuple) else None,
+        noun=task.noun,
+        tags=options.tags,
+        meta=options.meta,
+        enqueued_by=options.enqueued_by,
+    )
+
+
+def _timeout(task: TaskSpec, settings: Settings) -> float:
+    if task.timeout is not None:
+        return task.timeout
+    if task.expected is not None:
+        return min(settings.run_limit, task.expected * settings.sla_factor)
+    return settings.run_limit
+
+
+def _caller_for(store: Store, tx: object) -> Caller:
+    caller = caller_of(tx)
+    if caller.kind != store.name:
+        raise InvalidOption(f"tx is a connection to {caller.kind}, but the jobs are stored in {store.name}; give one to the same database.")
+    return caller
+
+
+def _first_refused(specs: Sequence[JobSpec[Any]], inserted: Sequence[Inserted]) -> DuplicateJob | None:
+    for spec, answer in zip(specs, inserted, strict=True):
+        if not answer.created and spec.options.on_duplicate == "raise":
+            return DuplicateJob(
+                f"A job with the unique key {spec.options.unique!r} is still active: {answer.id}.", job_id=answer.id
+            )
+    return None
+
+
+def _created(jobs: Sequence[NewJob], inserted: Sequence[Inserted]) -> list[str]:
+    return [answer.id for job, answer in zip(jobs, inserted, strict=True) if answer.id == job.id]
+
+
+def _answers(specs: Sequence[JobSpec[Any]], jobs: Sequence[NewJob], inserted: Sequence[Inserted]) -> list[Job[Any]]:
+    return [
+        Job(
+            id=answer.id,
+            run_id=answer.run_id,
+            state=State(answer.state),
+            created=answer.created,
+            queue=job.queue,
+            task=job.task,
+            tenant=job.tenant,
+            priority=job.priority,
+            max_attempts=job.max_attempts,
+            unique_key=job.unique_key,
+            order_key=job.order_key,
+            run_at=job.run_at,
+            tags=job.tags or [],
+            meta=job.meta or {},
+            _app=spec.task.app,
+        )
+        for spec, job, answer in zip(specs, jobs, inserted, strict=True)
+    ]

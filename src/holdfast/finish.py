@@ -1,0 +1,206 @@
+"""Step 4 of 6: outcome. What a run's end means for its job (pure), and the batched, fenced writing of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+
+from holdfast.errors import Abort, InvalidArguments, JobCancelled, LeaseLost, RetryLater, Snooze, StorageError, StorageUnavailable
+from holdfast.redact import redact
+from holdfast.settings import Settings
+from holdfast.store.protocol import Claimed, Completion, Departure, Leaving, Store
+from holdfast.task import TaskSpec, retry_delay
+
+log = logging.getLogger("holdfast")
+
+MESSAGE_CHARS_MAX = 2000
+_RETRY_SECONDS_MAX = 5.0
+_rng = random.Random()
+
+
+class DeadlineExceeded(Exception):
+    """The run took longer than its task allows."""
+
+
+class ResultUnusable(Exception):
+    """The task did its work, but what it returned cannot be stored."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ProcessDied(Exception):
+    """The process of an isolated task ended without an answer."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def departure_of(error: BaseException, claimed: Claimed, task: TaskSpec, settings: Settings) -> Departure:
+    """The one place that decides what an exception means."""
+    if isinstance(error, Snooze):
+        return _leave(claimed, Leaving.SNOOZE, delay=max(0.0, error.delay), keep_attempt=False)
+    if isinstance(error, JobCancelled):
+        return _leave(claimed, Leaving.CANCEL)
+    if isinstance(error, InvalidArguments):
+        return _leave(claimed, Leaving.FAIL, error.code, error, keep_attempt=False)
+    if isinstance(error, (Abort, ResultUnusable)):
+        return _leave(claimed, Leaving.FAIL, error.code, error)
+    if isinstance(error, RetryLater):
+        return _again(claimed, error.code, error, max(0.0, error.delay))
+    if isinstance(error, task.permanent):
+        return _leave(claimed, Leaving.FAIL, _code_of(error), error)
+    delay = retry_delay(task, claimed.attempt, settings.backoff_base, settings.backoff_max, _rng)
+    return _again(claimed, _code_of(error), error, delay)
+
+
+def _again(claimed: Claimed, code: str, error: BaseException, delay: float) -> Departure:
+    if claimed.attempt >= claimed.max_attempts:
+        return _leave(claimed, Leaving.FAIL, code, error)
+    return _leave(claimed, Leaving.RETRY, code, error, delay=delay)
+
+
+def _leave(
+    claimed: Claimed, how: Leaving, code: str | None = None, error: BaseException | None = None, *, delay: float = 0.0, keep_attempt: bool = True
+) -> Departure:
+    message = None if error is None else one_line(error)
+    return Departure(
+        id=claimed.id, run_id=claimed.run_id, how=how, delay=delay, error_code=code, error_message=message, keep_attempt=keep_attempt
+    )
+
+
+def _code_of(error: BaseException) -> str:
+    if isinstance(error, DeadlineExceeded):
+        return "deadline_exceeded"
+    if isinstance(error, ProcessDied):
+        return error.code
+    if isinstance(error, LeaseLost):
+        return error.code
+    if isinstance(error, MemoryError):
+        return "out_of_memory"
+    if isinstance(error, SystemExit):
+        return "task_exited"
+    if not isinstance(error, Exception):
+        return "task_interrupted"
+    return "task_error"
+
+
+def one_line(error: BaseException) -> str:
+    """The error as people read it: its type and the first line of its message, without secrets or control characters."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its message cannot be shown)"
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    plain_errors = (Abort, RetryLater, DeadlineExceeded, ResultUnusable, ProcessDied, InvalidArguments)
+    shown = first if isinstance(error, plain_errors) else f"{type(error).__name__}: {first}" if first else type(error).__name__
+    return redact(shown.replace("\x00", "\N{REPLACEMENT CHARACTER}"))[:MESSAGE_CHARS_MAX]
+
+
+Settled = Callable[[str, bool], None]
+"""Called with a run id once its outcome is written, or was refused because the lease is gone (False)."""
+
+
+class Finisher:
+    """Writes outcomes in batches. While one batch is on its way the next one gathers, so a busy worker batches by itself
+    and a quiet one waits for nobody. What cannot be written now is kept and tried again; it is never reported as written."""
+
+    def __init__(self, store: Store, settled: Settled) -> None:
+        self._store = store
+        self._settled = settled
+        self._completions: list[Completion] = []
+        self._departures: list[Departure] = []
+        self._work = asyncio.Event()
+        self._written = asyncio.Event()
+        self._in_flight = 0
+        self.failing_since: float | None = None
+
+    def complete(self, completion: Completion) -> None:
+        self._completions.append(completion)
+        self._work.set()
+
+    def leave(self, departure: Departure) -> None:
+        self._departures.append(departure)
+        self._work.set()
+
+    @property
+    def pending(self) -> int:
+        return len(self._completions) + len(self._departures) + self._in_flight
+
+    async def drain(self) -> None:
+        """Wait until everything handed in so far is settled."""
+        while self.pending:
+            self._written.clear()
+            await self._written.wait()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        pause = 0.0
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            if await self._write_all():
+                pause, self.failing_since = 0.0, None
+            else:
+                self.failing_since = self.failing_since or loop.time()
+                pause = min(_RETRY_SECONDS_MAX, pause * 2 or 0.2)
+                self._work.set()
+                await asyncio.sleep(pause)
+            self._written.set()
+
+    async def _write_all(self) -> bool:
+        completions, self._completions = self._completions, []
+        departures, self._departures = self._departures, []
+        self._in_flight = len(completions) + len(departures)
+        try:
+            if completions:
+                await self._write_completions(completions)
+                completions = []
+            if departures:
+                await self._write_departures(departures)
+                departures = []
+            return True
+        except StorageUnavailable as error:
+            log.warning("Outcomes of %d runs wait for the database: %s", self._in_flight, error)
+            return False
+        finally:
+            self._in_flight = 0
+            self._completions[:0] = completions
+            self._departures[:0] = departures
+
+    async def _write_completions(self, completions: list[Completion]) -> None:
+        try:
+            accepted = await self._store.job_complete_if_leased(completions)
+        except StorageUnavailable:
+            raise
+        except StorageError:
+            if len(completions) == 1:
+                self._refused_by_database(completions[0])
+                return
+            for completion in completions:  # one of them is bad; the others must not suffer for it
+                await self._write_completions([completion])
+            return
+        for completion in completions:
+            self._settled(completion.run_id, completion.run_id in accepted)
+
+    def _refused_by_database(self, completion: Completion) -> None:
+        log.exception("The database refused the result of job %s", completion.id)
+        self._departures.append(
+            Departure(
+                id=completion.id,
+                run_id=completion.run_id,
+                how=Leaving.FAIL,
+                error_code="result_not_storable",
+                error_message="The database refused the result.",
+            )
+        )
+
+    async def _write_departures(self, departures: list[Departure]) -> None:
+        states = await self._store.job_leave_if_leased(departures)
+        for departure in departures:
+            self._settled(departure.run_id, departure.run_id in states)

@@ -1,0 +1,155 @@
+"""The heart of a worker: beats for all its runs in one statement, from a thread and a connection of its own.
+
+A task that blocks the event loop therefore keeps its lease; only C code that holds the interpreter lock can stop it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from holdfast.errors import StorageError
+from holdfast.finish import DeadlineExceeded, departure_of
+from holdfast.run import Attempt, Interrupt
+from holdfast.settings import Settings
+from holdfast.store.protocol import Beat, Departure, Held, Leaving, Store, WorkerRow
+
+log = logging.getLogger("holdfast")
+
+LOOP_BLOCKED_SECONDS = 5.0
+STUCK_SECONDS = 5.0
+"""How long after its deadline a run may take to let go before the heart takes its job away."""
+
+
+class Body(Protocol):
+    """The worker, as its heart sees it."""
+
+    store: Store
+    settings: Settings
+    loop: asyncio.AbstractEventLoop
+    running: dict[str, Attempt]
+
+    def row(self) -> WorkerRow: ...
+    def beat_answered(self, asked: list[Beat], held: list[Held]) -> None: ...
+    def found_stuck(self, attempt: Attempt) -> None: ...
+
+
+class Heart:
+    def __init__(self, body: Body) -> None:
+        self._body = body
+        self._stopping = threading.Event()
+        self._soon: Callable[[], None] = lambda: None
+        self._thread = threading.Thread(target=self._main, name="holdfast heart", daemon=True)
+        self._loop_answered = time.monotonic()
+        self._warned_blocked = False
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def beat_soon(self) -> None:
+        """Something may have been cancelled: ask now instead of at the next beat."""
+        self._soon()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._soon()
+
+    async def stopped(self) -> None:
+        await asyncio.to_thread(self._thread.join, 5.0)
+
+    def _main(self) -> None:
+        asyncio.run(self._beat_until_stopped())
+
+    async def _beat_until_stopped(self) -> None:
+        loop, wanted = asyncio.get_running_loop(), asyncio.Event()
+        self._soon = lambda: loop.call_soon_threadsafe(wanted.set)
+        last_beat = time.monotonic()
+        while not self._stopping.is_set():
+            interval = self._interval()
+            try:
+                await asyncio.wait_for(wanted.wait(), max(0.0, min(1.0, last_beat + interval - time.monotonic())))
+            except TimeoutError:
+                pass
+            self._look_at_the_loop()
+            await self._take_away_what_is_stuck()
+            if wanted.is_set() or time.monotonic() - last_beat >= interval:
+                wanted.clear()
+                if await self._beat():
+                    last_beat = time.monotonic()
+        self._soon = lambda: None
+        await self._body.store.leave_loop()
+
+    def _interval(self) -> float:
+        shortest = min((a.claimed.lease_seconds for a in list(self._body.running.values())), default=float("inf"))
+        return min(self._body.settings.heartbeat, shortest / 3)
+
+    async def _beat(self) -> bool:
+        body = self._body
+        beats = [Beat(a.claimed.id, run_id, a.claimed.lease_seconds) for run_id, a in list(body.running.items())]
+        try:
+            if beats:
+                held = await body.store.lease_extend_if_held(beats)
+                body.loop.call_soon_threadsafe(body.beat_answered, beats, held)
+            await body.store.worker_save(body.row())
+            return True
+        except StorageError as error:
+            log.warning("A heartbeat did not reach the database: %s", error)
+            return False
+        except RuntimeError:
+            return True  # the worker's loop is closed: we are about to be stopped
+
+    def _look_at_the_loop(self) -> None:
+        """Says so when a task blocks the event loop: everything else in this worker waits for it."""
+        blocked = time.monotonic() - self._loop_answered
+        if blocked > LOOP_BLOCKED_SECONDS and not self._warned_blocked:
+            self._warned_blocked = True
+            names = sorted({a.task.name for a in list(self._body.running.values()) if a.task.is_async})
+            log.warning("The event loop has been blocked for %.0f s by one of: %s. Use `def` or isolate=True.", blocked, ", ".join(names))
+        try:
+            self._body.loop.call_soon_threadsafe(self._loop_answers)
+        except RuntimeError:
+            self._stopping.set()
+
+    def _loop_answers(self) -> None:
+        self._loop_answered = time.monotonic()
+        self._warned_blocked = False
+
+    async def _take_away_what_is_stuck(self) -> None:
+        body = self._body
+        for attempt in list(body.running.values()):
+            late = attempt.past_deadline
+            if late > 0 and not attempt.ended and attempt.interrupted is None:
+                body.loop.call_soon_threadsafe(attempt.interrupt, Interrupt.DEADLINE)
+            if late > STUCK_SECONDS and not attempt.ended:
+                await self._fence_off(attempt)
+
+    async def _fence_off(self, attempt: Attempt) -> None:
+        claimed = attempt.claimed
+        error = DeadlineExceeded(f"took longer than the {claimed.timeout_seconds:g} s it may take and could not be stopped")
+        try:
+            await self._body.store.job_leave_if_leased([departure_of(error, claimed, attempt.task.spec, self._body.settings)])
+        except StorageError:
+            return  # asked again in a second
+        attempt.ended = True
+        self._body.running.pop(claimed.run_id, None)
+        log.error("Job %s (%s) hangs past its deadline; its run is fenced off and this worker recycles itself.", claimed.id, claimed.task)
+        await self._release_all_if_blocked()
+        self._body.found_stuck(attempt)
+
+    async def _release_all_if_blocked(self) -> None:
+        """With the loop blocked nobody else can give the other jobs back."""
+        if time.monotonic() - self._loop_answered < LOOP_BLOCKED_SECONDS:
+            return
+        others = list(self._body.running.values())
+        departures = [
+            Departure(id=a.claimed.id, run_id=a.claimed.run_id, how=Leaving.RELEASE, keep_attempt=False) for a in others
+        ]
+        try:
+            if departures:
+                await self._body.store.job_leave_if_leased(departures)
+        except StorageError:
+            log.warning("Could not release %d jobs; their leases will expire.", len(departures))

@@ -1,0 +1,139 @@
+"""Isolated tasks: each run in a process group of its own that can be killed and limited in memory.
+
+Parent and child talk in length-prefixed JSON over a socket pair, so that whatever the task prints cannot disturb it.
+The child ends by itself when the parent is gone: its end of the socket closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import struct
+import sys
+import tempfile
+from typing import Any
+
+import msgspec
+
+from holdfast.finish import ProcessDied
+from holdfast.run import Attempt, HandedOver
+from holdfast.store.protocol import Claimed, Departure
+
+TERM_SECONDS = 2.0
+FRAME_BYTES_MAX = 64 * 1024 * 1024
+_HEAD = struct.Struct(">I")
+
+
+class Order(msgspec.Struct):
+    """What the child needs to know to run one job."""
+
+    module: str
+    main_path: str | None
+    qualname: str
+    search_path: list[str]
+    memory: int | None
+    claimed: Claimed
+
+
+def frame(message: object) -> bytes:
+    data = msgspec.json.encode(message)
+    return _HEAD.pack(len(data)) + data
+
+
+async def read_frame(reader: asyncio.StreamReader) -> dict[str, Any] | None:
+    """None at the end of the stream."""
+    try:
+        (size,) = _HEAD.unpack(await reader.readexactly(_HEAD.size))
+        if size > FRAME_BYTES_MAX:
+            return None
+        message: dict[str, Any] = msgspec.json.decode(await reader.readexactly(size))
+        return message
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+
+
+async def run_isolated(attempt: Attempt) -> Any:
+    """The task's JSON value, or HandedOver with the departure that the child decided on."""
+    ours, theirs = socket.socketpair()
+    temp_folder = tempfile.mkdtemp(prefix="holdfast-run-")
+    process = None
+    try:
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "holdfast.processes.isolated_child", str(theirs.fileno()),
+                pass_fds=[theirs.fileno()], start_new_session=True, stdin=asyncio.subprocess.DEVNULL,
+                env={**os.environ, "TMPDIR": temp_folder},
+            )  # fmt: skip
+        reader, writer = await asyncio.open_connection(sock=ours)
+        try:
+            writer.write(frame(_order_of(attempt)))
+            attempt.tell_child = lambda message: writer.write(frame(message))
+            answer = await _listen(attempt, reader)
+            return await _value_of(answer, process)
+        finally:
+            attempt.tell_child = None
+            writer.close()
+    finally:
+        ours.close()
+        if process is not None:
+            await _end_group(process)
+        await asyncio.to_thread(shutil.rmtree, temp_folder, ignore_errors=True)
+
+
+def _order_of(attempt: Attempt) -> Order:
+    fn: Any = attempt.task.fn
+    while hasattr(fn, "__wrapped__"):
+        fn = fn.__wrapped__
+    main_path = getattr(sys.modules["__main__"], "__file__", None) if fn.__module__ == "__main__" else None
+    return Order(fn.__module__, main_path, fn.__qualname__, list(sys.path), attempt.task.spec.memory, attempt.claimed)
+
+
+async def _listen(attempt: Attempt, reader: asyncio.StreamReader) -> dict[str, Any] | None:
+    """Passes on what the run says until it answers, or its process is gone."""
+    while (message := await read_frame(reader)) is not None:
+        if "log" in message:
+            attempt.log(*message["log"])
+        elif "progress" in message:
+            attempt.progress(*message["progress"])
+        elif "completed_in_tx" in message:
+            attempt.run.completed_in_tx = True
+        else:
+            return message
+    return None
+
+
+async def _value_of(answer: dict[str, Any] | None, process: asyncio.subprocess.Process) -> Any:
+    if answer is None:
+        raise _died(await process.wait())
+    if "departure" in answer:
+        raise HandedOver(msgspec.convert(answer["departure"], Departure))
+    if "unimportable" in answer:
+        raise ProcessDied(f"its module cannot be imported in a process of its own: {answer['unimportable']}", "task_unimportable")
+    return answer["value"]
+
+
+def _died(code: int) -> ProcessDied:
+    if code == -signal.SIGKILL:
+        return ProcessDied("its process was killed (SIGKILL), most likely for lack of memory", "out_of_memory")
+    if code < 0:
+        return ProcessDied(f"its process was ended by {signal.Signals(-code).name}", "process_crashed")
+    return ProcessDied(f"its process ended with exit code {code} and without an answer", "process_exited")
+
+
+async def _end_group(process: asyncio.subprocess.Process) -> None:
+    """The whole group, also what the task has started: politely first if it still runs, then for certain."""
+    if process.returncode is None:
+        _signal_group(process.pid, signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), TERM_SECONDS)
+    _signal_group(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+def _signal_group(pid: int, what: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, what)

@@ -1,0 +1,143 @@
+"""The child's side of an isolated task: `python -m holdfast.processes.isolated_child FD`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import importlib
+import os
+import runpy
+import signal
+import socket
+import struct
+import sys
+import threading
+from typing import Any
+
+import msgspec
+
+from holdfast.context import CurrentRun, Platform, current_run
+from holdfast.errors import ConfigError
+from holdfast.finish import departure_of, one_line
+from holdfast.processes.isolated import Order, frame
+from holdfast.run import completion_of_value, log_error
+from holdfast.store.protocol import Claimed
+from holdfast.task import Task
+
+
+class ParentLink:
+    """The run's way back to its worker. Lines may come from any thread."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self.cancelled = False
+        self.cancelled_by: str | None = None
+
+    def send(self, message: dict[str, Any]) -> None:
+        with self._lock:
+            self._connection.sendall(frame(message))
+
+    def log(self, level: str, message: str, step: str | None = None, duration_ms: float | None = None, metadata: dict[str, Any] | None = None) -> None:
+        try:
+            self.send({"log": [level, str(message), step, duration_ms, metadata]})
+        except TypeError:
+            self.send({"log": [level, str(message), step, duration_ms, {key: repr(value) for key, value in (metadata or {}).items()}]})
+
+    def progress(self, fraction: float | None, stage: str | None) -> None:
+        self.send({"progress": [fraction, stage]})
+
+    def receive(self) -> dict[str, Any] | None:
+        head = self._read(4)
+        data = self._read(struct.unpack(">I", head)[0]) if head else None
+        return msgspec.json.decode(data) if data else None
+
+    def _read(self, size: int) -> bytes | None:
+        parts = []
+        while size:
+            part = self._connection.recv(min(size, 1 << 20))
+            if not part:
+                return None
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def follow_parent(self) -> None:
+        """In a thread: hears a cancel, and ends the whole group when the worker is gone."""
+        while (message := self.receive()) is not None:
+            if "cancel" in message:
+                self.cancelled_by, self.cancelled = message["cancel"], True
+        os.killpg(0, signal.SIGKILL)
+
+
+class ChildAttempt:
+    """What logging an error needs of an attempt."""
+
+    def __init__(self, link: ParentLink, claimed: Claimed) -> None:
+        self.log = link.log
+        self.claimed = claimed
+
+
+def main() -> None:
+    link = ParentLink(socket.socket(fileno=int(sys.argv[1])))
+    first = link.receive()
+    if first is None:
+        return
+    order = msgspec.convert(first, Order)
+    threading.Thread(target=link.follow_parent, daemon=True).start()
+    sys.path[:] = order.search_path
+    try:
+        task = _find_task(order)
+    except BaseException as error:
+        link.send({"unimportable": one_line(error)})
+        os._exit(1)
+    platform: Any = task.app
+    attempt = ChildAttempt(link, order.claimed)
+    try:
+        value = _call(task, order, link, platform)
+        result = completion_of_value(order.claimed, value, platform.settings).result
+        link.send({"value": None if result is None else msgspec.Raw(result.encode())})
+    except BaseException as error:
+        departure = departure_of(error, order.claimed, task.spec, platform.settings)
+        log_error(attempt, error, departure)
+        link.send({"departure": departure})
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _find_task(order: Order) -> Task[..., Any]:
+    if order.main_path is not None:
+        found: Any = runpy.run_path(order.main_path, run_name="__holdfast_isolated__")
+        names = order.qualname.split(".")
+        found = found[names[0]]
+    else:
+        found, names = importlib.import_module(order.module), ["", *order.qualname.split(".")]
+    for name in names[1:]:
+        found = getattr(found, name)
+    if not isinstance(found, Task):
+        raise ConfigError(f"{order.module}.{order.qualname} is not a task when it is imported again")
+    return found
+
+
+def _call(task: Task[..., Any], order: Order, link: ParentLink, platform: Platform) -> Any:
+    arguments = task.load_arguments(order.claimed.args)
+    run = CurrentRun(order.claimed, link, platform)
+    if order.memory is not None:
+        import resource
+
+        # Not the address space: programs such as Node reserve far more of that than they ever use.
+        resource.setrlimit(resource.RLIMIT_DATA, (order.memory, order.memory))
+    context = contextvars.copy_context()
+    context.run(current_run.set, run)
+    try:
+        if task.is_async:
+            return context.run(asyncio.run, task.fn(**arguments))
+        return context.run(task.fn, **arguments)
+    finally:
+        if run.completed_in_tx:
+            link.send({"completed_in_tx": True})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""The slots of a worker: each takes the next job the moment it is free. No task or timer is made per job."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from holdfast.store.protocol import Claimed
+
+SLICE_SECONDS = 0.01
+"""How long a slot may run jobs that never wait before it lets the claimer, the finisher and the others have the loop."""
+
+RunOne = Callable[[Claimed], Awaitable[None]]
+
+
+class Slots:
+    def __init__(self, size: int, run_one: RunOne) -> None:
+        self.size = size
+        self.busy = 0
+        self.waiting: deque[Claimed] = deque()
+        self._run_one = run_one
+        self._idle: list[asyncio.Future[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def offer(self, jobs: list[Claimed]) -> None:
+        self.waiting.extend(jobs)
+        self._wake_one()
+
+    def take_back(self) -> list[Claimed]:
+        """What was claimed but has not started."""
+        jobs = list(self.waiting)
+        self.waiting.clear()
+        return jobs
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _wake_one(self) -> None:
+        while self._idle:
+            future = self._idle.pop()
+            if not future.done():
+                future.set_result(None)
+                return
+        if len(self._tasks) < self.size:
+            task = asyncio.create_task(self._slot(), name="holdfast slot")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _slot(self) -> None:
+        loop = asyncio.get_running_loop()
+        slice_ends = time.monotonic() + SLICE_SECONDS
+        while True:
+            if not self.waiting:
+                future: asyncio.Future[None] = loop.create_future()
+                self._idle.append(future)
+                await future
+                slice_ends = time.monotonic() + SLICE_SECONDS
+                continue
+            claimed = self.waiting.popleft()
+            if self.waiting:
+                self._wake_one()
+            self.busy += 1
+            try:
+                await self._run_one(claimed)
+            finally:
+                self.busy -= 1
+            if time.monotonic() > slice_ends:
+                await asyncio.sleep(0)
+                slice_ends = time.monotonic() + SLICE_SECONDS

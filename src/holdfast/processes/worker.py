@@ -1,0 +1,373 @@
+"""A worker: claimer, slots, finisher, heart and watcher, five small parts around one database."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from holdfast.claim import Pace, Poll
+from holdfast.context import Platform
+from holdfast.errors import StorageError, StorageUnavailable
+from holdfast.finish import Finisher
+from holdfast.ids import new_worker_id
+from holdfast.processes.heart import Heart
+from holdfast.processes.isolated import run_isolated
+from holdfast.processes.slots import Slots
+from holdfast.prune import prune
+from holdfast.reap import reap
+from holdfast.run import Attempt, Interrupt, run_attempt
+from holdfast.runlog import RunLogs
+from holdfast.settings import Settings
+from holdfast.store.protocol import Beat, Claim, Claimed, Completion, Departure, Held, Leaving, Store, WorkerRow
+from holdfast.task import Task
+from holdfast.version import VERSION
+
+log = logging.getLogger("holdfast")
+
+DATABASE_AWAY_SECONDS = 60.0
+"""An idle-exit worker without a database gives up after this long, so that its machine stops."""
+CLAIM_RETRY_SECONDS_MAX = 5.0
+PRUNE_EVERY_PASSES = 10
+CANCEL_LOOK_SECONDS = 0.5
+
+
+class WorkerEnd(msgspec.Struct):
+    """How a worker ended."""
+
+    reason: str
+    """`stopped`, `idle`, `database_away` or `stuck` (a task hangs in this process: start a new one)."""
+    jobs: int
+    threads_left: int = 0
+
+
+class Worker:
+    def __init__(
+        self,
+        platform: Platform,
+        settings: Settings,
+        tasks: dict[str, Task[..., Any]],
+        *,
+        queues: Sequence[str],
+        concurrency: int,
+        exit_when_idle: float | None = None,
+        reap: bool = True,
+        machine_id: str | None = None,
+        on_stuck: Callable[[], None] | None = None,
+    ) -> None:
+        self.platform = platform
+        self.store: Store = platform.store
+        self.settings = settings
+        self.id = new_worker_id(socket.gethostname(), os.getpid())
+        self.running: dict[str, Attempt] = {}
+        self.loop: asyncio.AbstractEventLoop
+        self.run_logs: RunLogs
+        self._tasks = tasks
+        self._task_names = sorted(tasks)
+        self._queues = list(dict.fromkeys(queues))
+        self._queue_wakes = {f"job:{queue}" for queue in self._queues}
+        self._concurrency = concurrency
+        self._exit_when_idle = exit_when_idle
+        self._reap = reap
+        self._machine_id = machine_id or os.environ.get("FLY_MACHINE_ID") or os.environ.get("HOLDFAST_MACHINE_ID")
+        self._on_stuck = on_stuck
+        self._pace = Pace(concurrency)
+        self._poll = Poll(settings.poll_busy, settings.poll_idle)
+        self._stop_reason: str | None = None
+        self._draining = False
+        self._done_jobs = 0
+        self._threads: ThreadPoolExecutor | None = None
+        self._threads_left = 0
+        self._cancel_look: asyncio.TimerHandle | None = None
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> WorkerEnd:
+        """Until stopped or idle. Always leaves no job behind that it holds: each is finished or given back."""
+        self.loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self.run_logs = RunLogs(self.store)
+        self._finisher = Finisher(self.store, self._settled)
+        self._slots = Slots(self._concurrency, self._run_one)
+        self._heart = Heart(self)
+        helpers = [asyncio.create_task(self._finisher.run()), asyncio.create_task(self.run_logs.run())]
+        if self._reap:
+            helpers.append(asyncio.create_task(self._reap_now_and_then()))
+        unlisten = await self.store.listen(self._heard)
+        try:
+            await self._register()
+            self._heart.start()
+            await self._claim_until_stopped()
+            await self._wind_down()
+        finally:
+            self._heart.stop()
+            await unlisten()
+            for helper in helpers:
+                helper.cancel()
+            await asyncio.gather(*helpers, return_exceptions=True)
+            await self._slots.close()
+            await self._heart.stopped()
+            with contextlib.suppress(StorageError):
+                await self.store.worker_remove(self.id)
+            if self._threads is not None:
+                self._threads.shutdown(wait=False, cancel_futures=True)
+        return WorkerEnd(self._stop_reason or "stopped", self._done_jobs, self._threads_left)
+
+    def stop(self, reason: str = "stopped") -> None:
+        """Claim no more and wind down. A second call ends the grace period."""
+        if self._stop_reason is not None and reason == "stopped":
+            self._release_running()
+        self._stop_reason = self._stop_reason or reason
+        self._wake.set()
+        self._room.set()
+
+    def row(self) -> WorkerRow:
+        return WorkerRow(
+            id=self.id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            machine_id=self._machine_id,
+            version=VERSION,
+            queues=self._queues,
+            tasks=self._task_names,
+            concurrency=self._concurrency,
+            running=len(self.running),
+            draining=self._draining,
+        )
+
+    async def _register(self) -> None:
+        try:
+            await self.store.worker_save(self.row())
+        except StorageUnavailable as error:
+            log.warning("The worker starts without a database: %s", error)
+
+    # -- claimer -------------------------------------------------------------------------------------------------------
+
+    async def _claim_until_stopped(self) -> None:
+        idle_since = self.loop.time()
+        away_since: float | None = None
+        pause = 0.0
+        while self._stop_reason is None:
+            room = self._pace.room(self._slots.busy, len(self._slots.waiting))
+            if room <= 0:
+                self._room.clear()
+                await self._room.wait()
+                continue
+            self._wake.clear()
+            try:
+                claim = await self._claim(room)
+                away_since, pause = None, 0.0
+            except StorageUnavailable as error:
+                away_since = away_since or self.loop.time()
+                pause = min(CLAIM_RETRY_SECONDS_MAX, pause * 2 or 0.2)
+                log.warning("No database to claim from, trying again in %.1f s: %s", pause, error)
+                if self._gives_up(away_since):
+                    self.stop("database_away")
+                await self._wait(pause * random.uniform(0.8, 1.2))
+                continue
+            if claim.jobs:
+                self._poll.found_work()
+                self._slots.offer(claim.jobs)
+                idle_since = self.loop.time()
+                if len(claim.jobs) < room:
+                    await asyncio.sleep(0)
+                continue
+            if self.running or self._finisher.pending:
+                idle_since = self.loop.time()
+            idle = self.loop.time() - idle_since
+            if self._exit_when_idle is not None and idle >= self._exit_when_idle and not self.running and not self._finisher.pending:
+                if await self._nothing_left():
+                    self.stop("idle")
+                continue
+            await self._wait(self._how_long(claim, idle))
+
+    async def _claim(self, room: int) -> Claim:
+        return await self.store.job_claim(
+            worker=self.id, machine=self._machine_id, queues=self._queues, tasks=self._task_names, limit=room
+        )
+
+    def _gives_up(self, away_since: float) -> bool:
+        return self._exit_when_idle is not None and not self.running and self.loop.time() - away_since >= DATABASE_AWAY_SECONDS
+
+    def _how_long(self, claim: Claim, idle: float) -> float:
+        seconds = self._poll.seconds(self.store.listening)
+        if claim.next_due_seconds is not None:
+            seconds = min(seconds, claim.next_due_seconds + 0.001)
+        if self._exit_when_idle is not None and not self.running:
+            seconds = min(seconds, max(0.001, self._exit_when_idle - idle))
+        return seconds
+
+    async def _wait(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), seconds)
+
+    async def _nothing_left(self) -> bool:
+        """Write, then read: say that we are going, then look once more. An enqueuer commits its job first and only then
+        counts workers that are not going, so either we see the job or it sees us go."""
+        self._draining = True
+        try:
+            await self.store.worker_save(self.row())
+            claim = await self._claim(self._concurrency)
+        except StorageUnavailable:
+            self._draining = False
+            return False
+        if not claim.jobs:
+            return True
+        self._draining = False
+        self._slots.offer(claim.jobs)
+        with contextlib.suppress(StorageUnavailable):
+            await self.store.worker_save(self.row())
+        return False
+
+    # -- one job -------------------------------------------------------------------------------------------------------
+
+    async def _run_one(self, claimed: Claimed) -> None:
+        attempt = Attempt(self, self._tasks[claimed.task], claimed)
+        attempt.slot = asyncio.current_task()
+        self.running[claimed.run_id] = attempt
+        outcome = await run_attempt(attempt)
+        if attempt.interrupted is not None and attempt.task.is_async is False and not attempt.task.isolated:
+            self._thread_left_behind(attempt)
+        attempt.slot = None
+        self._pace.took(time.monotonic() - attempt.started)
+        self._done_jobs += 1
+        if isinstance(outcome, Completion):
+            self._finisher.complete(outcome)
+        elif outcome is not None and claimed.run_id in self.running:
+            self._finisher.leave(outcome)
+        else:
+            self.running.pop(claimed.run_id, None)
+        self._room.set()
+        self._wake.set()
+
+    def _settled(self, run_id: str, accepted: bool) -> None:
+        attempt = self.running.pop(run_id, None)
+        if attempt is not None and not accepted and not attempt.run.completed_in_tx:
+            log.warning("Job %s (%s) was taken from this worker; what its run %s did is not recorded.", attempt.claimed.id, attempt.claimed.task, run_id)
+        if not self.running:
+            self._room.set()
+            self._wake.set()
+
+    async def call_in_thread(self, fn: Callable[[], Any]) -> Any:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="holdfast task")
+        ok, value = await self.loop.run_in_executor(self._threads, _guarded, fn)
+        if not ok:
+            raise value
+        return value
+
+    async def call_isolated(self, attempt: Attempt) -> Any:
+        return await run_isolated(attempt)
+
+    def _thread_left_behind(self, attempt: Attempt) -> None:
+        """Nothing can stop a thread. Its job is fenced off, but its slot is gone for good: make room for a new process."""
+        self._threads_left += 1
+        if attempt.interrupted is Interrupt.DEADLINE:
+            self.found_stuck(attempt)
+
+    def found_stuck(self, attempt: Attempt) -> None:
+        """From any thread."""
+        self.loop.call_soon_threadsafe(self.stop, "stuck")
+        if self._on_stuck is not None and threading.current_thread() is not threading.main_thread():
+            self._on_stuck()
+
+    # -- heart and watcher ---------------------------------------------------------------------------------------------
+
+    def beat_answered(self, asked: list[Beat], held: list[Held]) -> None:
+        still_held = {lease.run_id: lease for lease in held}
+        for beat in asked:
+            attempt = self.running.get(beat.run_id)
+            lease = still_held.get(beat.run_id)
+            if attempt is None or attempt.ended:
+                continue  # its outcome is on the way and tells by itself
+            if lease is None:
+                log.warning("Job %s (%s) was taken from this worker; its run is stopped.", beat.id, attempt.claimed.task)
+                attempt.interrupt(Interrupt.LOST)
+            elif lease.cancel_requested:
+                attempt.request_cancel(lease.cancel_requested_by)
+
+    def _heard(self, what: str) -> None:
+        """From any thread."""
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self._woken, what)
+
+    def _woken(self, what: str) -> None:
+        if what == "" or what in self._queue_wakes:
+            self._wake.set()
+        if what.startswith("cancel:") and any(a.claimed.id == what[7:] for a in self.running.values()):
+            self._heart.beat_soon()
+        elif what == "" and self.running and self._cancel_look is None:
+            self._cancel_look = self.loop.call_later(CANCEL_LOOK_SECONDS, self._look_for_cancels)
+
+    def _look_for_cancels(self) -> None:
+        self._cancel_look = None
+        if self.running:
+            self._heart.beat_soon()
+
+    async def _reap_now_and_then(self) -> None:
+        """Workers alone recover their dead neighbours. The first pass comes at a random moment, so that they take turns."""
+        await asyncio.sleep(self.settings.reaper_interval * random.random())
+        passes = 0
+        while True:
+            try:
+                await reap(self.store, self.settings)
+                passes += 1
+                if passes % PRUNE_EVERY_PASSES == 1:
+                    await self.store.order_heal()
+                    await prune(self.store, self.settings)
+            except StorageError as error:
+                log.warning("The reaper's pass failed, the next one comes by itself: %s", error)
+            except Exception:
+                log.exception("The reaper's pass failed, the next one comes by itself")
+            await asyncio.sleep(self.settings.reaper_interval)
+
+    # -- winding down --------------------------------------------------------------------------------------------------
+
+    async def _wind_down(self) -> None:
+        """No more claims; a grace period for what runs; the rest goes back to the queue at once, uncounted."""
+        self._draining = True
+        self._give_back(self._slots.take_back())
+        with contextlib.suppress(StorageError):
+            await self.store.worker_save(self.row())
+        grace_ends = self.loop.time() + (self.settings.grace if self._stop_reason != "idle" else 0)
+        while any(not attempt.ended for attempt in self.running.values()) and self.loop.time() < grace_ends:
+            self._room.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._room.wait(), max(0.01, grace_ends - self.loop.time()))
+        self._release_running()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._all_settled(), max(5.0, self.settings.lease))
+
+    async def _all_settled(self) -> None:
+        while self.running or self._finisher.pending:
+            await self._finisher.drain()
+            if any(not attempt.ended for attempt in self.running.values()):
+                self._room.clear()
+                await self._room.wait()
+
+    def _release_running(self) -> None:
+        for attempt in list(self.running.values()):
+            attempt.interrupt(Interrupt.RELEASE)
+
+    def _give_back(self, jobs: list[Claimed]) -> None:
+        for job in jobs:
+            self._finisher.leave(Departure(id=job.id, run_id=job.run_id, how=Leaving.RELEASE, keep_attempt=False))
+
+
+def _guarded(fn: Callable[[], Any]) -> tuple[bool, Any]:
+    """A task may raise anything, also what a future cannot carry (StopIteration) or what would end a loop (SystemExit)."""
+    try:
+        return True, fn()
+    except BaseException as error:
+        return False, error

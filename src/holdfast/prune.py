@@ -1,0 +1,29 @@
+"""Step 6 of 6: forget. What is older than its retention goes, in small batches that block nobody."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from holdfast.settings import Settings
+from holdfast.store.protocol import Retention, Store
+
+BATCH = 1000
+BATCHES_MAX = 50
+
+
+async def prune(store: Store, settings: Settings) -> dict[str, int]:
+    """How many rows went, by table."""
+    retention = Retention(
+        finished=settings.retention_finished,
+        failed=settings.retention_failed,
+        events=settings.retention_events,
+        logs=settings.retention_logs,
+        workers=settings.retention_workers,
+    )
+    total: Counter[str] = Counter()
+    for _ in range(BATCHES_MAX):
+        gone = await store.prune(retention, limit=BATCH)
+        total.update(gone)
+        if max(gone.values()) < BATCH:
+            break
+    return dict(total)

@@ -1,0 +1,240 @@
+"""Step 3 of 6: one attempt, as a flat list of named steps."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+import traceback
+import types
+from collections.abc import Callable, Coroutine, Generator
+from enum import StrEnum
+from typing import Any, Protocol
+
+from holdfast import codec
+from holdfast.context import CurrentRun, Platform, current_run
+from holdfast.errors import Abort, HoldfastError, JobCancelled, RetryLater, Snooze
+from holdfast.finish import DeadlineExceeded, ResultUnusable, departure_of, one_line
+from holdfast.redact import redact
+from holdfast.runlog import RunBuffer, RunLogs
+from holdfast.settings import Settings
+from holdfast.store.protocol import Claimed, Completion, Departure, Leaving
+from holdfast.task import Task
+
+
+class Interrupt(StrEnum):
+    """Why a run is being stopped from outside."""
+
+    DEADLINE = "deadline"
+    CANCEL = "cancel"
+    RELEASE = "release"
+    LOST = "lost"
+
+
+class Logging(Protocol):
+    """Whoever can put an error into a run's log: an attempt, here or in an isolated process."""
+
+    @property
+    def claimed(self) -> Claimed: ...
+
+    @property
+    def log(self) -> Callable[..., None]: ...
+
+
+class Host(Protocol):
+    """What an attempt needs of the worker around it."""
+
+    platform: Platform
+    settings: Settings
+    run_logs: RunLogs
+
+    async def call_in_thread(self, fn: Callable[[], Any]) -> Any: ...
+    async def call_isolated(self, attempt: Attempt) -> Any: ...
+
+
+class Attempt:
+    """One run in this worker: the way between the task's code (as its Link) and the worker's parts."""
+
+    __slots__ = (
+        "buffer", "cancelled", "cancelled_by", "claimed", "ended", "host", "interrupted", "run", "slot", "started", "task", "tell_child", "timer",
+    )  # fmt: skip
+
+    def __init__(self, host: Host, task: Task[..., Any], claimed: Claimed) -> None:
+        self.host = host
+        self.task = task
+        self.claimed = claimed
+        self.run = CurrentRun(claimed, self, host.platform)
+        self.buffer: RunBuffer | None = None
+        self.cancelled = False
+        self.cancelled_by: str | None = None
+        self.interrupted: Interrupt | None = None
+        self.ended = False
+        self.slot: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.tell_child: Callable[[dict[str, Any]], None] | None = None
+        self.started = time.monotonic()
+
+    # -- the task speaks
+
+    def log(self, level: str, message: str, step: str | None = None, duration_ms: float | None = None, metadata: dict[str, Any] | None = None) -> None:
+        buffer = self._buffer()
+        buffer.add(level, message, step, duration_ms, metadata or {})
+        self.host.run_logs.touched(buffer)
+
+    def progress(self, fraction: float | None, stage: str | None) -> None:
+        buffer = self._buffer()
+        buffer.set_progress(fraction, stage)
+        self.host.run_logs.touched(buffer)
+
+    def _buffer(self) -> RunBuffer:
+        if self.buffer is None:
+            self.buffer = RunBuffer(self.claimed.id, self.claimed.run_id, self.host.settings)
+        return self.buffer
+
+    # -- the worker speaks
+
+    def request_cancel(self, by: str | None) -> None:
+        """Somebody wants this job cancelled: the task is told, and stopped at once if it opted in to that."""
+        if self.cancelled:
+            return
+        self.cancelled, self.cancelled_by = True, by
+        if self.tell_child is not None:
+            self.tell_child({"cancel": by})
+        if self.task.spec.cancel == "immediate":
+            self.interrupt(Interrupt.CANCEL)
+
+    def interrupt(self, why: Interrupt) -> None:
+        """Stop the run where it is. A thread cannot be stopped: its slot then no longer waits for it."""
+        if self.ended or self.interrupted is not None:
+            return
+        self.interrupted = why
+        if why is Interrupt.LOST:
+            self.cancelled = True
+        if self.slot is not None:
+            self.slot.cancel()
+
+    @property
+    def past_deadline(self) -> float:
+        """Seconds since this run should have ended; negative while it may go on."""
+        return time.monotonic() - self.started - (self.claimed.timeout_seconds or float("inf"))
+
+
+async def run_attempt(attempt: Attempt) -> Completion | Departure | None:
+    """The outcome to be written, or None when the lease is gone and nothing may be written any more."""
+    try:
+        arguments = attempt.task.load_arguments(attempt.claimed.args)
+        start_deadline(attempt)
+        value = await call(attempt, arguments)
+        outcome: Completion | Departure | None = completion_of(attempt, value)
+    except BaseException as error:
+        outcome = outcome_of_error(attempt, error)
+    attempt.ended = True
+    if attempt.timer is not None:
+        attempt.timer.cancel()
+    if attempt.interrupted is not None and attempt.slot is not None:
+        attempt.slot.uncancel()
+    if attempt.buffer is not None:
+        await attempt.host.run_logs.close(attempt.buffer)
+    return outcome
+
+
+def start_deadline(attempt: Attempt) -> None:
+    """A deadline of hours is watched by the heart; a timer for every short job would cost more than it is worth."""
+    if attempt.task.spec.timeout is not None or attempt.task.spec.expected is not None:
+        seconds = attempt.claimed.timeout_seconds or attempt.host.settings.run_limit
+        attempt.timer = asyncio.get_running_loop().call_later(seconds, attempt.interrupt, Interrupt.DEADLINE)
+
+
+async def call(attempt: Attempt, arguments: dict[str, Any]) -> Any:
+    task = attempt.task
+    if task.isolated:
+        return await attempt.host.call_isolated(attempt)
+    context = contextvars.copy_context()
+    context.run(current_run.set, attempt.run)
+    if task.is_async:
+        return await in_context(context, task.fn(**arguments))
+    return await attempt.host.call_in_thread(lambda: context.run(task.fn, **arguments))
+
+
+@types.coroutine
+def in_context(context: contextvars.Context, coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """Await a coroutine in a context of its own without a task of its own: slots run many jobs, and neither the current
+    run nor what a task binds (structlog, tracing) may leak from one job into the next."""
+    step: Callable[..., Any] = coroutine.send
+    argument: Any = None
+    while True:
+        try:
+            awaited = context.run(step, argument)
+        except StopIteration as finished:
+            return finished.value
+        try:
+            step, argument = coroutine.send, (yield awaited)
+        except BaseException as error:
+            step, argument = coroutine.throw, error
+
+
+def completion_of(attempt: Attempt, value: Any) -> Completion:
+    return completion_of_value(attempt.claimed, value, attempt.host.settings)
+
+
+def completion_of_value(claimed: Claimed, value: Any, settings: Settings) -> Completion:
+    if value is None:
+        return Completion(claimed.id, claimed.run_id, None, claimed.order_key is not None)
+    try:
+        data = codec.encode(value)
+    except codec.NotJson as error:
+        raise ResultUnusable(f"the result {error}; return plain data", "result_not_json") from error
+    most = settings.result_bytes_max
+    if len(data) > most:
+        raise ResultUnusable(f"the result takes {len(data)} bytes and {most} are allowed; store it and return its key", "result_too_large")
+    return Completion(claimed.id, claimed.run_id, data.decode(), claimed.order_key is not None)
+
+
+def outcome_of_error(attempt: Attempt, error: BaseException) -> Completion | Departure | None:
+    claimed = attempt.claimed
+    why = attempt.interrupted if isinstance(error, asyncio.CancelledError) else None
+    if isinstance(error, HandedOver):
+        departure = error.departure
+    elif why is Interrupt.LOST:
+        return None
+    elif why is Interrupt.RELEASE:
+        return Departure(id=claimed.id, run_id=claimed.run_id, how=Leaving.RELEASE, keep_attempt=False)
+    elif why is Interrupt.CANCEL:
+        departure = departure_of(JobCancelled(), claimed, attempt.task.spec, attempt.host.settings)
+    else:
+        if why is Interrupt.DEADLINE:
+            error = DeadlineExceeded(f"took longer than the {claimed.timeout_seconds:g} s it may take")
+        departure = departure_of(error, claimed, attempt.task.spec, attempt.host.settings)
+        log_error(attempt, error, departure)
+    if departure.how is Leaving.CANCEL:
+        attempt.log("warning", f"Cancelled by {attempt.cancelled_by or 'somebody'}")
+    return departure
+
+
+def log_error(attempt: Logging, error: BaseException, departure: Departure) -> None:
+    if isinstance(error, (Snooze, JobCancelled)):
+        return
+    details: dict[str, Any] = {"error_code": departure.error_code}
+    if not isinstance(error, (Abort, RetryLater, HoldfastError, DeadlineExceeded, ResultUnusable)):
+        details["traceback"] = traceback_of(error)
+    if departure.how is Leaving.RETRY:
+        attempt.log("warning", f"Attempt {attempt.claimed.attempt} failed: {one_line(error)} - retrying in {departure.delay:.0f} s", None, None, details)
+    else:
+        attempt.log("error", f"Attempt {attempt.claimed.attempt} failed: {one_line(error)}", None, None, details)
+
+
+def traceback_of(error: BaseException) -> str:
+    """The user's part of the traceback: our own frames tell the reader nothing."""
+    try:
+        lines = traceback.format_exception(error)
+    except Exception:
+        return type(error).__name__
+    return redact("".join(lines)[-20_000:])
+
+
+class HandedOver(Exception):
+    """An isolated process has decided the departure itself, with the same code, where the exception still existed."""
+
+    def __init__(self, departure: Departure) -> None:
+        super().__init__(departure.error_message)
+        self.departure = departure

@@ -1,0 +1,299 @@
+"""Every setting in one typed object. Strongest first: code, `HOLDFAST_*`, older names, a file, the default."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+from holdfast.errors import ConfigError
+from holdfast.redact import redact
+
+_TEN_YEARS_SEC = 10 * 366 * 86_400.0
+_STAGE_FACTOR = re.compile(r"HOLDFAST_([A-Z0-9_]+)_SLA_FACTOR")
+_OLDER_STAGE_FACTORS = {"CLIP_SLA_FACTOR": "clip", "ASR_SLA_FACTOR": "asr", "BURNIN_SLA_FACTOR": "burnin"}
+
+
+class _Rule(NamedTuple):
+    """What a value must be, and which environment variables hold it, strongest first."""
+
+    env: tuple[str, ...]
+    right: str
+    """The end of the sentence *it must be …*."""
+    least: float = 0.0
+    most: float = _TEN_YEARS_SEC
+    whole: bool = False
+    above_least: bool = False
+    optional: bool = False
+    env_scale: float = 1.0
+
+
+def _also_bare(*names: str) -> tuple[str, ...]:
+    """For settings that had a name before Holdfast: the old name is honoured where none with the prefix is set."""
+    return tuple(f"HOLDFAST_{name}" for name in names) + names
+
+
+def _setting(default: object, rule: _Rule, *, shown: bool = True) -> Any:
+    return dataclasses.field(default=default, metadata={"rule": rule}, repr=shown)
+
+
+def _seconds(default: float | None, *env: str, zero: bool = False, milliseconds_in_env: bool = False) -> Any:
+    right = f"a number of seconds {'of 0 or more' if zero else 'above 0'}, for example {default or 60:g}"
+    if milliseconds_in_env:
+        right += " (in the environment: milliseconds)"
+    scale = 0.001 if milliseconds_in_env else 1.0
+    return _setting(default, _Rule(env, right, above_least=not zero, optional=default is None, env_scale=scale))
+
+
+def _days(default: float, env: str) -> Any:
+    return _setting(default, _Rule((env,), f"a number of days of 0 or more, for example {default:g}", most=36_600.0))
+
+
+def _count(default: int, *env: str) -> Any:
+    return _setting(
+        default, _Rule(env, f"a whole number of 1 or more, for example {default}", least=1, most=2**31 - 1, whole=True)
+    )
+
+
+_FACTOR = _Rule(("HOLDFAST_SLA_FACTOR",), "a number above 0, for example 6", most=1_000_000.0, above_least=True)
+_DATABASE = _Rule(_also_bare("DATABASE_URL"), "a database URL")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Seconds everywhere, fractions allowed. Made by `load_settings`."""
+
+    database_url: str = _setting("sqlite:///holdfast.db", _DATABASE, shown=False)
+    lease: float = _seconds(300.0, *_also_bare("DEFAULT_LEASE_SEC", "QUEUE_VISIBILITY_SEC"))
+    heartbeat: float = _seconds(15.0, *_also_bare("HEARTBEAT_SEC"))
+    max_attempts: int = _count(3, *_also_bare("JOB_MAX_ATTEMPTS", "QUEUE_MAX_ATTEMPTS"))
+    backoff_base: float = _seconds(5.0, *_also_bare("QUEUE_RETRY_BACKOFF_MS_BASE"), zero=True, milliseconds_in_env=True)
+    backoff_max: float = _seconds(900.0, *_also_bare("QUEUE_RETRY_BACKOFF_MS_MAX"), zero=True, milliseconds_in_env=True)
+    reaper_interval: float = _seconds(60.0, *_also_bare("REAPER_INTERVAL_SEC"))
+    grace: float = _seconds(30.0, "HOLDFAST_GRACE_SEC", zero=True)
+    run_limit: float = _seconds(14_400.0, "HOLDFAST_RUN_LIMIT_SEC")
+    deadline_grace: float = _seconds(30.0, "HOLDFAST_DEADLINE_GRACE_SEC", zero=True)
+    sla_factor: float = _setting(6.0, _FACTOR)
+    sla_factors: Mapping[str, float] = dataclasses.field(default_factory=lambda: {"clip": 6.0, "asr": 12.0, "burnin": 8.0})
+    """Stage -> factor, for stages whose factor is not `sla_factor`."""
+    poll_busy: float = _seconds(1.0, "HOLDFAST_POLL_BUSY_SEC")
+    poll_idle: float = _seconds(15.0, "HOLDFAST_POLL_IDLE_SEC")
+    exit_when_idle: float | None = _seconds(None, "HOLDFAST_EXIT_WHEN_IDLE_SEC", zero=True)
+    payload_bytes_max: int = _count(1_048_576, "HOLDFAST_PAYLOAD_BYTES_MAX")
+    result_bytes_max: int = _count(1_048_576, "HOLDFAST_RESULT_BYTES_MAX")
+    retention_finished: float = _days(14.0, "HOLDFAST_RETENTION_FINISHED_DAYS")
+    retention_failed: float = _days(90.0, "HOLDFAST_RETENTION_FAILED_DAYS")
+    retention_events: float = _days(90.0, "HOLDFAST_RETENTION_EVENTS_DAYS")
+    retention_logs: float = _days(90.0, "HOLDFAST_RETENTION_LOGS_DAYS")
+    retention_workers: float = _days(1.0, "HOLDFAST_RETENTION_WORKERS_DAYS")
+    log_line_bytes_max: int = _count(16_384, "HOLDFAST_LOG_LINE_BYTES_MAX")
+    log_metadata_bytes_max: int = _count(65_536, "HOLDFAST_LOG_METADATA_BYTES_MAX")
+    log_lines_max: int = _count(100_000, "HOLDFAST_LOG_LINES_MAX")
+    origins: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+
+    def origin(self, field: str) -> str:
+        """Where a value came from: `default`, the variable's name, `code`, or the file's name."""
+        if field not in _FIELDS:
+            raise ConfigError(_unknown(field))
+        return self.origins.get(field, "default")
+
+
+_FIELDS: dict[str, _Rule | None] = {f.name: f.metadata.get("rule") for f in dataclasses.fields(Settings) if f.name != "origins"}
+
+
+def load_settings(url: str | None = None, /, **overrides: Any) -> Settings:
+    """Gather every setting from its strongest source, and refuse by name what cannot work."""
+    if url is not None:
+        if "database_url" in overrides:
+            raise ConfigError("the database URL was given twice, first and as database_url: give it once.")
+        overrides["database_url"] = url
+    file_name, from_file = _read_file()
+    for name in (*overrides, *from_file):
+        if name not in _FIELDS:
+            raise ConfigError(_unknown(name) if name in overrides else f"{file_name}: {_unknown(name)}")
+
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for name, rule in _FIELDS.items():
+        if rule is None:
+            continue
+        variable = next((v for v in rule.env if os.environ.get(v, "").strip()), None)
+        if name in overrides:
+            values[name], origins[name] = _checked(name, overrides[name], rule), "code"
+        elif variable is not None:
+            values[name], origins[name] = _from_environment(variable, rule), variable
+        elif name in from_file:
+            values[name], origins[name] = _checked(f"{name} in {file_name}", from_file[name], rule), file_name
+    values["sla_factors"], origins["sla_factors"] = _stage_factors(overrides, file_name, from_file)
+    settings = Settings(**values, origins=origins)
+    _check_heartbeat(settings)
+    return settings
+
+
+def _read_file() -> tuple[str, dict[str, Any]]:
+    for file_name, table in (("holdfast.toml", ()), ("pyproject.toml", ("tool", "holdfast"))):
+        try:
+            found: Any = tomllib.loads(Path(file_name).read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{file_name} in the working directory cannot be read: {redact(str(error))}.") from None
+        for key in table:
+            found = found.get(key, {}) if isinstance(found, dict) else {}
+        if not isinstance(found, dict):
+            raise ConfigError(f"{'.'.join(table)} in {file_name} must be a table of settings, for example lease = 300.")
+        if found or file_name == "holdfast.toml":
+            return file_name, found
+    return "", {}
+
+
+def _from_environment(variable: str, rule: _Rule) -> Any:
+    text = os.environ[variable].strip()
+    if rule is _DATABASE:
+        return _checked(variable, text, rule)
+    try:
+        value: float = int(text) if rule.whole else float(text) * rule.env_scale
+    except ValueError:
+        raise ConfigError(_wrong(variable, text, rule)) from None
+    return _checked(variable, value, rule)
+
+
+def _checked(label: str, value: Any, rule: _Rule) -> Any:
+    if rule is _DATABASE:
+        return _checked_url(label, value)
+    if value is None and rule.optional:
+        return None
+    wanted = int if rule.whole else (int, float)
+    if not isinstance(value, wanted) or isinstance(value, bool):
+        raise ConfigError(_wrong(label, value, rule))
+    too_small = value <= rule.least if rule.above_least else value < rule.least
+    if too_small or value > rule.most or math.isnan(value):
+        raise ConfigError(_wrong(label, value, rule))
+    return value if rule.whole else float(value)
+
+
+def _checked_url(label: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(f"{label} must be text such as sqlite:///jobs.db, not {type(value).__name__}.")
+    try:
+        parse_database_url(value)
+    except ConfigError as error:
+        raise ConfigError(f"{label}: {error}") from None
+    return value
+
+
+def _wrong(label: str, value: object, rule: _Rule) -> str:
+    limit = f", at most {rule.most:.0f}" if isinstance(value, int | float) and value > rule.most else ""
+    text = redact(repr(value))
+    return f"{label} is {text if len(text) <= 80 else text[:80] + '…'}: it must be {rule.right}{limit}."
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, _FIELDS, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(_FIELDS)}."
+    return f"there is no setting {redact(name)!r}; {hint}"
+
+
+def _stage_factors(overrides: Mapping[str, Any], file_name: str, from_file: Mapping[str, Any]) -> tuple[dict[str, float], str]:
+    """Merged stage by stage, so that naming one stage leaves the others alone."""
+    factors: dict[str, float] = {}
+    sources: dict[str, str] = {}
+
+    def add(stage: str, value: float, source: str) -> None:
+        factors[stage], sources[stage] = value, source
+
+    def add_table(table: Any, label: str, source: str) -> None:
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"{label} must map a stage to its factor, for example {{'clip': 6}}.")
+        for stage, value in table.items():
+            add(str(stage).lower(), _checked(f"{label}[{stage!r}]", value, _FACTOR), source)
+
+    add_table(Settings().sla_factors, "sla_factors", "default")
+    add_table(from_file.get("sla_factors", {}), f"sla_factors in {file_name}", file_name)
+    for variable, stage in _OLDER_STAGE_FACTORS.items():
+        if os.environ.get(variable, "").strip():
+            add(stage, _from_environment(variable, _FACTOR), variable)
+    for variable in sorted(os.environ):
+        if (match := _STAGE_FACTOR.fullmatch(variable)) and os.environ[variable].strip():
+            add(match[1].lower(), _from_environment(variable, _FACTOR), variable)
+    add_table(overrides.get("sla_factors", {}), "sla_factors", "code")
+    named = sorted(set(sources.values()) - {"default"})
+    return factors, ", ".join(named) or "default"
+
+
+def _check_heartbeat(settings: Settings) -> None:
+    if settings.heartbeat < settings.lease:
+        return
+    heartbeat, lease = (f"{name} ({settings.origin(name)})" for name in ("heartbeat", "lease"))
+    raise ConfigError(
+        f"{heartbeat} is {settings.heartbeat:g} s and {lease} is {settings.lease:g} s, so a lease would run out between two "
+        f"heartbeats: make the heartbeat shorter, for example {settings.lease / 3:.3g} s, or the lease longer."
+    )
+
+
+# -- database URLs ---------------------------------------------------------------------------------------------------
+
+_EXAMPLES = "use sqlite:///jobs.db or postgresql://user:password@host:5432/database"
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%a-z]+\]|[^\[\]:@\s]*)(?::\d{1,5})?")
+_SHOWN_PARAMETERS = ("host", "port", "dbname", "user")
+
+
+@dataclasses.dataclass(frozen=True)
+class DatabaseURL:
+    kind: Literal["sqlite", "postgres"]
+    path: str | None = None
+    """SQLite: the file, or `:memory:`."""
+    url: str | None = dataclasses.field(default=None, repr=False)
+    """PostgreSQL: as the driver wants it, password included."""
+    safe: str = ""
+    """What may be shown: no password."""
+
+
+def parse_database_url(url: str) -> DatabaseURL:
+    """Tell which store a URL means. No message of this function contains any part of the URL but its scheme."""
+    scheme, separator, rest = url.strip().partition("://")
+    backend = scheme.lower().partition("+")[0]
+    if separator and backend == "sqlite":
+        return _sqlite_url(rest)
+    if separator and backend in ("postgresql", "postgres"):
+        return _postgres_url(rest)
+    known = separator and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]{0,30}", scheme)
+    what = f"{scheme}:// is no database that Holdfast knows" if known else "this is no database URL"
+    raise ConfigError(f"{what}: {_EXAMPLES}.")
+
+
+def _sqlite_url(rest: str) -> DatabaseURL:
+    if rest in ("", "/:memory:"):
+        return DatabaseURL("sqlite", path=":memory:", safe="sqlite:///:memory:")
+    path = rest[1:]
+    if not rest.startswith("/") or not path:
+        raise ConfigError(
+            "a SQLite URL has three slashes before the file's name: sqlite:///jobs.db, or sqlite:////var/lib/jobs.db."
+        )
+    if "?" in path or "\0" in path:
+        raise ConfigError("a SQLite URL takes no options after the file's name: use sqlite:///jobs.db.")
+    return DatabaseURL("sqlite", path=path, safe=f"sqlite:///{path}")
+
+
+def _postgres_url(rest: str) -> DatabaseURL:
+    authority, tail = re.fullmatch(r"([^/?#]*)(.*)", rest, re.DOTALL).groups()  # type: ignore[union-attr]
+    login, at, hosts = authority.rpartition("@")
+    # A raw / ? or # in a password ends the authority early: the rest of the password would be shown as a path.
+    cut_short = "#" in tail or (not at and ":" in authority and "@" in tail)
+    if cut_short or re.search(r"\s", rest) or not all(_HOST.fullmatch(host) for host in hosts.split(",")):
+        raise ConfigError(
+            "this PostgreSQL URL cannot be read: write special characters in the user or password percent-encoded "
+            "(@ as %40, / as %2F, # as %23), as in postgresql://user:password@host:5432/database."
+        )
+    database, _, query = tail.partition("?")
+    shown = urlencode([(k, v) for k, v in parse_qsl(query) if k in _SHOWN_PARAMETERS], safe="/,:")
+    user = login.partition(":")[0]
+    safe = f"postgresql://{user}{'@' if user else ''}{hosts}{database}{'?' if shown else ''}{shown}"
+    return DatabaseURL("postgres", url=f"postgresql://{rest}", safe=safe)

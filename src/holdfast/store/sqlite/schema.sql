@@ -1,0 +1,193 @@
+-- Holdfast on SQLite: the whole schema as it is after all migrations. A test proves that the two are equal.
+-- `holdfast migrate` runs the numbered files in migrations/; this page is for reading. The tables carry a prefix because
+-- they may live in an application's own file. The names without it are those of the PostgreSQL schema:
+--
+--   migrations   which numbered files ran, per component (`core`, or the name of an extension)
+--   jobs         one row per job, from enqueue until retention removes it; the newest run lives on this row
+--   runs         older runs of a job: written when a run ends in anything but the job's own end
+--   events       what was unusual (cancel, retry, reap, …); a job that simply works writes none
+--   logs         numbered lines of a run
+--   steps        remembered results of step(), so that a retry skips what is done
+--   workers      who is there, since when, and last seen when
+--
+-- Times are unix seconds of this host's clock, ids are text, lists and objects are JSON text.
+--
+-- The life of a row in jobs: inserted `queued`, with `hold` saying why it may not be claimed yet (null: claimable);
+-- the claim makes it `running` with a lease; whoever leaves `running` names the row's run_id (the fence). Every move
+-- from `running` to `queued` makes a new run_id, so that nothing late from the old run is accepted.
+--
+-- Holds: `time` until run_at has come (the claim lifts it), `order` while an older job with the same ordering key is
+-- active (the claim sets it when it meets such a job, a trigger lifts it when that job moves). Both keep the claim's
+-- index free of rows that cannot be claimed, which is what keeps its cost flat.
+--
+-- Locks: there is one write lock per file. Each process has one writer thread, which takes it with BEGIN IMMEDIATE and
+-- commits what is waiting together; nobody upgrades from reading to writing, so nobody deadlocks. There are no foreign
+-- keys, because their enforcement depends on a setting of whoever opens the file: prune deletes what hangs on a job.
+
+CREATE TABLE holdfast_migrations (
+    component  TEXT    NOT NULL,
+    version    INTEGER NOT NULL,
+    name       TEXT    NOT NULL,
+    applied_at REAL    NOT NULL,
+    PRIMARY KEY (component, version)
+);
+
+CREATE TABLE holdfast_jobs (
+    seq                 INTEGER PRIMARY KEY AUTOINCREMENT,  -- order of arrival; ids come from clients' clocks
+    id                  TEXT    NOT NULL UNIQUE,
+    run_id              TEXT    NOT NULL,
+    queue               TEXT    NOT NULL,
+    task                TEXT    NOT NULL,
+    state               TEXT    NOT NULL DEFAULT 'queued'
+        CHECK (state IN ('queued', 'running', 'completed', 'failed', 'cancelled')),
+    hold                TEXT    CHECK (hold IN ('time', 'order')),
+    tenant              TEXT,
+    project             TEXT,
+    actor               TEXT,
+    priority            INTEGER NOT NULL DEFAULT 0,
+    run_at              REAL    NOT NULL,
+    run_no              INTEGER NOT NULL DEFAULT 0,
+    attempt             INTEGER NOT NULL DEFAULT 0,
+    max_attempts        INTEGER NOT NULL,
+    unique_key          TEXT,
+    order_key           TEXT,
+    order_blocks        INTEGER NOT NULL DEFAULT 0,
+    lease_seconds       REAL    NOT NULL,
+    timeout_seconds     REAL,
+    expected_seconds    REAL,
+    backoff             TEXT,
+    noun                TEXT,
+    locked_by           TEXT,
+    machine_id          TEXT,
+    lease_expires_at    REAL,
+    last_heartbeat_at   REAL,
+    deadline            REAL,
+    stage               TEXT,
+    progress            REAL,
+    cancel_requested_at REAL,
+    cancel_requested_by TEXT,
+    error_code          TEXT,
+    error_message       TEXT,
+    enqueued_by         TEXT,
+    trace_context       TEXT,
+    created_at          REAL    NOT NULL,
+    started_at          REAL,
+    finished_at         REAL,
+    updated_at          REAL    NOT NULL,
+    tags                TEXT,
+    meta                TEXT,
+    args                TEXT    NOT NULL,
+    result              TEXT
+);
+
+-- Exactly what a claim may take, in the order in which it takes it.
+CREATE INDEX holdfast_jobs_claimable ON holdfast_jobs (queue, priority DESC, run_at, seq) WHERE state = 'queued' AND hold IS NULL;
+CREATE INDEX holdfast_jobs_scheduled ON holdfast_jobs (run_at) WHERE state = 'queued' AND hold = 'time';
+CREATE INDEX holdfast_jobs_running ON holdfast_jobs (tenant, queue) WHERE state = 'running';
+CREATE UNIQUE INDEX holdfast_jobs_unique_key ON holdfast_jobs (coalesce(tenant, ''), unique_key)
+    WHERE unique_key IS NOT NULL AND state IN ('queued', 'running');
+CREATE INDEX holdfast_jobs_order_key ON holdfast_jobs (coalesce(tenant, ''), order_key, seq)
+    WHERE order_key IS NOT NULL AND (state IN ('queued', 'running') OR (state = 'failed' AND order_blocks));
+-- Whether a key has a running job must not cost a walk over everything that waits behind it.
+CREATE INDEX holdfast_jobs_order_running ON holdfast_jobs (coalesce(tenant, ''), order_key)
+    WHERE order_key IS NOT NULL AND state = 'running';
+CREATE INDEX holdfast_jobs_failed ON holdfast_jobs (id) WHERE state = 'failed';
+CREATE INDEX holdfast_jobs_finished ON holdfast_jobs (state, finished_at) WHERE state IN ('completed', 'cancelled');
+
+-- Whatever moves an ordered job out of the way, also on a caller's own connection, lets the head of its key go in the
+-- same transaction. A head that is running, or failed and blocking, is left alone, and so are those behind it.
+CREATE TRIGGER holdfast_jobs_order_moved AFTER UPDATE OF state ON holdfast_jobs
+WHEN old.order_key IS NOT NULL AND new.state <> 'running'
+BEGIN
+    UPDATE holdfast_jobs SET hold = NULL
+    WHERE state = 'queued' AND hold = 'order'
+      AND seq = (SELECT head.seq FROM holdfast_jobs AS head
+                 WHERE coalesce(head.tenant, '') = coalesce(old.tenant, '') AND head.order_key = old.order_key
+                   AND (head.state IN ('queued', 'running') OR (head.state = 'failed' AND head.order_blocks))
+                 ORDER BY head.seq LIMIT 1)
+      AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS other
+                      WHERE coalesce(other.tenant, '') = coalesce(old.tenant, '') AND other.order_key = old.order_key
+                        AND other.state = 'running');
+END;
+CREATE TRIGGER holdfast_jobs_order_deleted AFTER DELETE ON holdfast_jobs
+WHEN old.order_key IS NOT NULL
+BEGIN
+    UPDATE holdfast_jobs SET hold = NULL
+    WHERE state = 'queued' AND hold = 'order'
+      AND seq = (SELECT head.seq FROM holdfast_jobs AS head
+                 WHERE coalesce(head.tenant, '') = coalesce(old.tenant, '') AND head.order_key = old.order_key
+                   AND (head.state IN ('queued', 'running') OR (head.state = 'failed' AND head.order_blocks))
+                 ORDER BY head.seq LIMIT 1)
+      AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS other
+                      WHERE coalesce(other.tenant, '') = coalesce(old.tenant, '') AND other.order_key = old.order_key
+                        AND other.state = 'running');
+END;
+
+CREATE TABLE holdfast_runs (
+    job_id        TEXT    NOT NULL,
+    run_no        INTEGER NOT NULL,
+    run_id        TEXT    NOT NULL,
+    attempt       INTEGER NOT NULL,
+    outcome       TEXT    NOT NULL,
+    worker        TEXT,
+    machine_id    TEXT,
+    stage         TEXT,
+    error_code    TEXT,
+    error_message TEXT,
+    started_at    REAL,
+    finished_at   REAL,
+    PRIMARY KEY (job_id, run_no)
+) WITHOUT ROWID;
+
+CREATE TABLE holdfast_events (
+    id     INTEGER PRIMARY KEY AUTOINCREMENT,
+    job_id TEXT,
+    tenant TEXT,
+    type   TEXT NOT NULL,
+    actor  TEXT,
+    data   TEXT NOT NULL DEFAULT '{}',
+    at     REAL NOT NULL
+);
+CREATE INDEX holdfast_events_job ON holdfast_events (job_id, id);
+CREATE INDEX holdfast_events_at ON holdfast_events (at);
+
+-- Has a rowid on purpose: retention deletes from the oldest row on, without an index on the time.
+CREATE TABLE holdfast_logs (
+    run_id      TEXT    NOT NULL,
+    no          INTEGER NOT NULL,
+    job_id      TEXT    NOT NULL,
+    tenant      TEXT,
+    project     TEXT,
+    step        TEXT,
+    level       TEXT    NOT NULL,
+    message     TEXT    NOT NULL,
+    duration_ms REAL,
+    metadata    TEXT,
+    created_at  REAL    NOT NULL,
+    PRIMARY KEY (run_id, no)
+);
+
+CREATE TABLE holdfast_steps (
+    job_id      TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    result      TEXT NOT NULL,
+    run_id      TEXT NOT NULL,
+    created_at  REAL NOT NULL,
+    PRIMARY KEY (job_id, name, fingerprint)
+);
+
+CREATE TABLE holdfast_workers (
+    id           TEXT    NOT NULL PRIMARY KEY,
+    host         TEXT    NOT NULL,
+    pid          INTEGER NOT NULL,
+    machine_id   TEXT,
+    version      TEXT    NOT NULL,
+    queues       TEXT    NOT NULL,
+    tasks        TEXT    NOT NULL,
+    concurrency  INTEGER NOT NULL,
+    running      INTEGER NOT NULL DEFAULT 0,
+    draining     INTEGER NOT NULL DEFAULT 0,
+    started_at   REAL    NOT NULL,
+    last_seen_at REAL    NOT NULL
+);

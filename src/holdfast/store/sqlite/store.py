@@ -1,0 +1,261 @@
+"""The store on an SQLite file: reads in a few threads, all writes through one, statements in the `.sql` files beside."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.clock import DatabaseClock
+from holdfast.errors import NotMigrated
+from holdfast.job import Event, Job, LogLine, Run, State
+from holdfast.store.protocol import (
+    Backoff,
+    Beat,
+    CallerStatement,
+    Claim,
+    Completion,
+    Departure,
+    Held,
+    Inserted,
+    JobFilter,
+    NewJob,
+    Reaped,
+    Retention,
+    StepResult,
+    Wake,
+    WorkerRow,
+)
+from holdfast.store.sqlite import claim, finish, insert, look, migrate, reap, rows, steer, transaction
+from holdfast.store.sqlite.connection import MEMORY, open_connection, require_folder, require_new_enough_sqlite
+from holdfast.store.sqlite.readers import Readers
+from holdfast.store.sqlite.session import STATEMENTS, Session, as_json, now_of
+from holdfast.store.sqlite.writer import Writer
+
+T = TypeVar("T")
+Operation = Callable[[Session], T]
+
+
+class SqliteStore:
+    name = "sqlite"
+
+    def __init__(self, path: str, *, clock: DatabaseClock | None = None) -> None:
+        require_new_enough_sqlite()
+        self._path = path
+        self._clock = clock or DatabaseClock()
+        self._may_create = False
+        self._checked = False
+        self._was_idle = False
+        self._wakes: list[Wake] = []
+        self._writer = Writer(path, self._open_writer, self._new_session, self._tell)
+        self._readers = Readers(path, lambda: open_connection(path, read_only=True), self._new_session)
+
+    def _new_session(self, connection: sqlite3.Connection) -> Session:
+        return Session(connection, now_of(self._clock))
+
+    def _open_writer(self) -> sqlite3.Connection:
+        require_folder(self._path)
+        return open_connection(self._path, create=self._may_create)
+
+    async def _read(self, operation: Operation[T]) -> T:
+        await self._check()
+        return await self._look(operation)
+
+    async def _write(self, operation: Operation[T]) -> T:
+        await self._check()
+        return await self._writer.run(operation)
+
+    async def _look(self, operation: Operation[T]) -> T:
+        return await (self._writer if self._path == MEMORY else self._readers).run(operation)
+
+    async def _check(self) -> None:
+        if not self._checked:
+            await self.schema_version()
+            self._checked = True
+
+    # -- the file itself -----------------------------------------------------------------------------------------------
+
+    async def schema_migrate(self) -> list[str]:
+        with suppress(NotMigrated):
+            await self._check()  # a file that is not ours is refused before anything in it is touched
+            return []
+        self._may_create = True
+        done = await self._writer.run(lambda session: migrate.migrate(session, self._path))
+        self._checked = True
+        return done
+
+    async def schema_version(self) -> int:
+        migrate.require_file(self._path)
+        return await self._look(lambda session: migrate.check_version(session, self._path))
+
+    async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
+        return await self._write(lambda session: migrate.migrate_component(session, name, migrations))
+
+    async def close(self) -> None:
+        self._wakes.clear()
+        await asyncio.to_thread(self._writer.close)
+        await asyncio.to_thread(self._readers.close)
+
+    async def leave_loop(self) -> None:
+        """Nothing here belongs to a loop: threads and connections are shared by all of them."""
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[transaction.SqliteTransaction]:
+        await self._check()
+        if self._path == MEMORY:
+            opened = transaction.on_writers_connection(self._path, self._writer)
+        else:
+            opened = transaction.on_own_connection(self._path)
+        async with opened as ours:
+            yield ours
+        self._tell({""})
+
+    async def clock_offset(self) -> float:
+        return 0.0
+
+    # -- accept --------------------------------------------------------------------------------------------------------
+
+    async def job_insert_many(self, jobs: Sequence[NewJob]) -> list[Inserted]:
+        return await self._write(lambda session: insert.insert(session, jobs)) if jobs else []
+
+    def insert_statement(self, jobs: Sequence[NewJob]) -> CallerStatement:
+        return insert.statement_for(jobs, now_of(self._clock))
+
+    def inserted_from_rows(self, jobs: Sequence[NewJob], rows: Sequence[Sequence[Any]]) -> list[Inserted]:
+        return insert.inserted_from_rows(jobs, rows)
+
+    def forget_statement(self, job_ids: Sequence[str]) -> CallerStatement:
+        return CallerStatement(STATEMENTS["job_forget"], as_json(job_ids))
+
+    # -- hand out ------------------------------------------------------------------------------------------------------
+
+    async def job_claim(
+        self, *, worker: str, machine: str | None, queues: Sequence[str], tasks: Sequence[str], limit: int
+    ) -> Claim:
+        if self._was_idle:
+            nothing = await self._read(lambda session: claim.nothing_to_claim(session, queues, tasks))
+            if nothing is not None:
+                return nothing
+        found = await self._write(lambda session: claim.claim(session, worker, machine, queues, tasks, limit))
+        self._was_idle = not found.jobs
+        return found
+
+    # -- a run speaks; fenced ------------------------------------------------------------------------------------------
+
+    async def lease_extend_if_held(self, beats: Sequence[Beat]) -> list[Held]:
+        return await self._write(lambda session: finish.extend_leases(session, beats))
+
+    async def job_complete_if_leased(self, completions: Sequence[Completion]) -> set[str]:
+        return await self._write(lambda session: finish.complete(session, completions))
+
+    def complete_statement(self, completion: Completion) -> CallerStatement:
+        return finish.complete_statement(completion, now_of(self._clock))
+
+    async def job_leave_if_leased(self, departures: Sequence[Departure]) -> dict[str, State]:
+        return await self._write(lambda session: finish.leave(session, departures))
+
+    async def progress_set_if_leased(self, job_id: str, run_id: str, progress: float | None, stage: str | None) -> bool:
+        values = {"id": job_id, "run_id": run_id, "progress": progress, "stage": stage}
+        return await self._write(lambda session: session.one("progress_set", **values) is not None)
+
+    async def log_append_if_leased(self, job_id: str, run_id: str, lines: Sequence[LogLine]) -> bool:
+        return await self._write(lambda session: finish.append_log(session, job_id, run_id, lines))
+
+    async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool:
+        values = {"id": job_id, "run_id": run_id, "name": name, "fingerprint": fingerprint, "result": result}
+        return await self._write(lambda session: session.one("step_save", **values) is not None)
+
+    async def step_get(self, job_id: str, name: str, fingerprint: str) -> StepResult | None:
+        found = await self._read(lambda session: session.one("step_get", job_id=job_id, name=name, fingerprint=fingerprint))
+        return None if found is None else StepResult(found["result"])
+
+    # -- people act ----------------------------------------------------------------------------------------------------
+
+    async def job_cancel(self, job_id: str, by: str | None) -> Job[Any]:
+        return await self._write(lambda session: steer.cancel(session, job_id, by))
+
+    async def job_retry_if_ended(self, job_id: str, by: str | None) -> Job[Any]:
+        return await self._write(lambda session: steer.retry(session, job_id, by))
+
+    # -- rescue and forget ---------------------------------------------------------------------------------------------
+
+    async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int) -> list[Reaped]:
+        return await self._write(lambda session: reap.reap(session, backoff, deadline_grace, limit))
+
+    async def order_heal(self) -> int:
+        return await self._write(_heal_orders)
+
+    async def prune(self, retention: Retention, *, limit: int) -> dict[str, int]:
+        return await self._write(lambda session: reap.prune(session, retention, limit))
+
+    # -- look ----------------------------------------------------------------------------------------------------------
+
+    async def job_get(self, job_id: str) -> Job[Any]:
+        return await self._read(lambda session: look.job(session, job_id))
+
+    async def job_list(self, where: JobFilter, *, cursor: str | None, limit: int) -> list[Job[Any]]:
+        return await self._read(lambda session: look.jobs(session, where, cursor, limit))
+
+    async def job_counts(self, cap: int = 10_000) -> dict[str, int]:
+        return await self._read(lambda session: look.counts(session, cap))
+
+    async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
+        return await self._read(lambda session: look.unserved(session, older_than, limit))
+
+    async def run_list(self, job_id: str) -> list[Run]:
+        return await self._read(lambda session: look.runs(session, job_id))
+
+    async def event_list(self, job_id: str) -> list[Event]:
+        return await self._read(lambda session: look.events(session, job_id))
+
+    async def log_read(self, run_id: str, *, after: int, limit: int) -> list[LogLine]:
+        return await self._read(lambda session: look.log_lines(session, run_id, after, limit))
+
+    # -- workers -------------------------------------------------------------------------------------------------------
+
+    async def worker_save(self, worker: WorkerRow) -> None:
+        lists = {"queues": as_json(worker.queues), "tasks": as_json(worker.tasks)}
+        started_at = worker.started_at and worker.started_at.timestamp()
+        values = {**msgspec.structs.asdict(worker), **lists, "started_at": started_at}
+        values.pop("last_seen_at")
+        await self._write(lambda session: session.run("worker_save", **values))
+
+    async def worker_remove(self, worker_id: str) -> None:
+        await self._write(lambda session: session.run("worker_remove", id=worker_id))
+
+    async def worker_list(self) -> list[WorkerRow]:
+        return await self._read(lambda session: [rows.worker_of(row) for row in session.all("worker_list")])
+
+    # -- wake-ups ------------------------------------------------------------------------------------------------------
+
+    async def listen(self, wake: Wake) -> Callable[[], Awaitable[None]]:
+        self._wakes.append(wake)
+        self._writer.watch(True)
+
+        async def stop() -> None:
+            with suppress(ValueError):
+                self._wakes.remove(wake)
+            self._writer.watch(bool(self._wakes))
+
+        return stop
+
+    @property
+    def listening(self) -> bool:
+        return bool(self._wakes)
+
+    def _tell(self, wakes: set[str]) -> None:
+        for listener in tuple(self._wakes):
+            for wake in sorted(wakes):
+                with suppress(Exception):  # a listener whose loop has ended must not stop the writer
+                    listener(wake)
+
+
+def _heal_orders(session: Session) -> int:
+    healed = session.all("order_heal")
+    for row in healed:
+        session.wake_queue(row["queue"])
+    return len(healed)

@@ -1,0 +1,20 @@
+-- name: worker_save
+INSERT INTO holdfast_workers (
+    id, host, pid, machine_id, version, queues, tasks, concurrency, running, draining, started_at, last_seen_at
+)
+VALUES (
+    :id, :host, :pid, :machine_id, :version, :queues, :tasks, :concurrency, :running, :draining,
+    coalesce(:started_at, :now), :now
+)
+ON CONFLICT (id) DO UPDATE SET
+    running = excluded.running, draining = excluded.draining, last_seen_at = excluded.last_seen_at;
+
+-- name: worker_remove
+DELETE FROM holdfast_workers WHERE id = :id;
+
+-- name: worker_list
+SELECT id, host, pid, machine_id, version, queues, tasks, concurrency, running, draining, started_at, last_seen_at
+FROM holdfast_workers ORDER BY started_at, id;
+
+-- name: worker_prune
+DELETE FROM holdfast_workers WHERE id IN (SELECT id FROM holdfast_workers WHERE last_seen_at < :before LIMIT :limit);
