@@ -8,7 +8,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
-from holdfast import enqueue, prune, reap
+from holdfast import enqueue, prune
+from holdfast import reap as rescue
 from holdfast.clock import DatabaseClock
 from holdfast.errors import ConfigError, InvalidOption, JobCancelled, JobFailed, ResultTimeout, UnknownTask
 from holdfast.extension import Extension
@@ -202,7 +203,14 @@ class Holdfast:
             raise InvalidOption(f"queues must be a list such as [{queues!r}]")
         wanted = list(queues) if queues else sorted({task.spec.queue for task in self.tasks.values()}) or ["default"]
         return Worker(
-            self, self.settings, self.tasks, queues=wanted, concurrency=concurrency, exit_when_idle=exit_when_idle, reap=reap, on_stuck=on_stuck
+            self,
+            self.settings,
+            self.tasks,
+            queues=wanted,
+            concurrency=concurrency,
+            exit_when_idle=exit_when_idle,
+            reap=reap,
+            on_stuck=on_stuck,
         )
 
     async def run_worker(
@@ -221,9 +229,9 @@ class Holdfast:
         finally:
             self._workers.discard(worker)
 
-    async def reap(self) -> reap.ReapReport:
+    async def reap(self) -> rescue.ReapReport:
         """One recovery pass: jobs whose worker died or hangs are queued again, or given up."""
-        report = await reap.reap(self.store, self.settings)
+        report = await rescue.reap(self.store, self.settings)
         await self.store.order_heal()
         return report
 
@@ -259,17 +267,18 @@ class Holdfast:
     ) -> WorkerEnd:
         return self.call_sync(self.run_worker(queues=queues, concurrency=concurrency, exit_when_idle=exit_when_idle))
 
-    def reap_sync(self) -> reap.ReapReport:
+    def reap_sync(self) -> rescue.ReapReport:
         return self.call_sync(self.reap())
 
 
 def _open_store(settings: Settings, clock: DatabaseClock) -> Store:
     """The driver is imported only for the database in use: a worker's start should not pay for the other."""
     database = parse_database_url(settings.database_url)
-    if database.kind == "sqlite":
+    if database.path is not None:
         from holdfast.store.sqlite.store import SqliteStore
 
         return SqliteStore(database.path, clock=clock)
     from holdfast.store.postgres.store import PostgresStore
 
+    assert database.url is not None
     return PostgresStore(database.url, clock=clock, shown=database.safe)

@@ -183,7 +183,9 @@ def step_sync(name: str, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) 
     run.check_cancelled()
     fingerprint = _fingerprint(name, args, kwargs)
     known = run._platform.call_sync(run._platform.store.step_get(run.job_id, name, fingerprint))
-    value = codec.decode(known.result) if known else run._platform.call_sync(_remember(run, name, fingerprint, fn(*args, **kwargs)))
+    value = (
+        codec.decode(known.result) if known else run._platform.call_sync(_remember(run, name, fingerprint, fn(*args, **kwargs)))
+    )
     result: T = value
     return result
 

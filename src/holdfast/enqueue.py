@@ -104,7 +104,9 @@ def _timeout(task: TaskSpec, settings: Settings) -> float:
 def _caller_for(store: Store, tx: object) -> Caller:
     caller = caller_of(tx)
     if caller.kind != store.name:
-        raise InvalidOption(f"tx is a connection to {caller.kind}, but the jobs are stored in {store.name}; give one to the same database.")
+        raise InvalidOption(
+            f"tx is a connection to {caller.kind}, but the jobs are stored in {store.name}; give one to the same database."
+        )
     return caller
 
 

@@ -7,7 +7,16 @@ import logging
 import random
 from collections.abc import Callable
 
-from holdfast.errors import Abort, InvalidArguments, JobCancelled, LeaseLost, RetryLater, Snooze, StorageError, StorageUnavailable
+from holdfast.errors import (
+    Abort,
+    InvalidArguments,
+    JobCancelled,
+    LeaseLost,
+    RetryLater,
+    Snooze,
+    StorageError,
+    StorageUnavailable,
+)
 from holdfast.redact import redact
 from holdfast.settings import Settings
 from holdfast.store.protocol import Claimed, Completion, Departure, Leaving, Store
@@ -65,11 +74,23 @@ def _again(claimed: Claimed, code: str, error: BaseException, delay: float) -> D
 
 
 def _leave(
-    claimed: Claimed, how: Leaving, code: str | None = None, error: BaseException | None = None, *, delay: float = 0.0, keep_attempt: bool = True
+    claimed: Claimed,
+    how: Leaving,
+    code: str | None = None,
+    error: BaseException | None = None,
+    *,
+    delay: float = 0.0,
+    keep_attempt: bool = True,
 ) -> Departure:
     message = None if error is None else one_line(error)
     return Departure(
-        id=claimed.id, run_id=claimed.run_id, how=how, delay=delay, error_code=code, error_message=message, keep_attempt=keep_attempt
+        id=claimed.id,
+        run_id=claimed.run_id,
+        how=how,
+        delay=delay,
+        error_code=code,
+        error_message=message,
+        keep_attempt=keep_attempt,
     )
 
 

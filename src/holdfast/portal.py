@@ -28,7 +28,9 @@ class Portal:
             pass
         else:
             work.close()
-            raise HoldfastError("A _sync method was called inside an event loop and would block it; await the async one instead.")
+            raise HoldfastError(
+                "A _sync method was called inside an event loop and would block it; await the async one instead."
+            )
         future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
         try:
             return future.result()

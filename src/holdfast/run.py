@@ -56,7 +56,8 @@ class Attempt:
     """One run in this worker: the way between the task's code (as its Link) and the worker's parts."""
 
     __slots__ = (
-        "buffer", "cancelled", "cancelled_by", "claimed", "ended", "host", "interrupted", "run", "slot", "started", "task", "tell_child", "timer",
+        "buffer", "cancelled", "cancelled_by", "claimed", "ended", "host", "interrupted", "run", "slot", "started",
+        "task", "tell_child", "timer",
     )  # fmt: skip
 
     def __init__(self, host: Host, task: Task[..., Any], claimed: Claimed) -> None:
@@ -76,7 +77,14 @@ class Attempt:
 
     # -- the task speaks
 
-    def log(self, level: str, message: str, step: str | None = None, duration_ms: float | None = None, metadata: dict[str, Any] | None = None) -> None:
+    def log(
+        self,
+        level: str,
+        message: str,
+        step: str | None = None,
+        duration_ms: float | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
         buffer = self._buffer()
         buffer.add(level, message, step, duration_ms, metadata or {})
         self.host.run_logs.touched(buffer)
@@ -186,7 +194,9 @@ def completion_of_value(claimed: Claimed, value: Any, settings: Settings) -> Com
         raise ResultUnusable(f"the result {error}; return plain data", "result_not_json") from error
     most = settings.result_bytes_max
     if len(data) > most:
-        raise ResultUnusable(f"the result takes {len(data)} bytes and {most} are allowed; store it and return its key", "result_too_large")
+        raise ResultUnusable(
+            f"the result takes {len(data)} bytes and {most} are allowed; store it and return its key", "result_too_large"
+        )
     return Completion(claimed.id, claimed.run_id, data.decode(), claimed.order_key is not None)
 
 
@@ -218,7 +228,13 @@ def log_error(attempt: Logging, error: BaseException, departure: Departure) -> N
     if not isinstance(error, (Abort, RetryLater, HoldfastError, DeadlineExceeded, ResultUnusable)):
         details["traceback"] = traceback_of(error)
     if departure.how is Leaving.RETRY:
-        attempt.log("warning", f"Attempt {attempt.claimed.attempt} failed: {one_line(error)} - retrying in {departure.delay:.0f} s", None, None, details)
+        attempt.log(
+            "warning",
+            f"Attempt {attempt.claimed.attempt} failed: {one_line(error)} - retrying in {departure.delay:.0f} s",
+            None,
+            None,
+            details,
+        )
     else:
         attempt.log("error", f"Attempt {attempt.claimed.attempt} failed: {one_line(error)}", None, None, details)
 

@@ -52,7 +52,11 @@ class RunBuffer:
                 return
             self._last_no += 1
             if self._last_no > self._settings.log_lines_max:
-                level, text, details = "warning", f"This run has reached {self._settings.log_lines_max} log lines; the rest is dropped.", None
+                level, text, details = (
+                    "warning",
+                    f"This run has reached {self._settings.log_lines_max} log lines; the rest is dropped.",
+                    None,
+                )
             self._waiting.append(
                 LogLine(
                     run_id=self.run_id, no=self._last_no, level=level, message=text, step=step, duration_ms=duration_ms,

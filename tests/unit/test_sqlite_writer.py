@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from tests.support.apart import run_apart
 
 
 class Told:
-    """Remembers wake-ups, and how many were told before each answer."""
+    """Remembers the wake-ups of each commit."""
 
     def __init__(self) -> None:
         self.wakes: list[set[str]] = []
@@ -68,17 +69,25 @@ def notes_in(path: str) -> list[str]:
 
 async def in_one_commit(writer: Writer, *operations: Callable[[Session], object]) -> list[object]:
     """Holds the thread up until all of them are waiting, so that they are taken together."""
-    all_are_queued = threading.Event()
-
-    def gate(session: Session) -> None:
-        all_are_queued.wait(10)
-
-    held = asyncio.ensure_future(writer.run(gate))
-    waiting = [asyncio.ensure_future(writer.run(operation)) for operation in operations]
-    await asyncio.sleep(0)
-    all_are_queued.set()
-    await held
+    async with thread_held_up(writer):
+        waiting = [asyncio.ensure_future(writer.run(operation)) for operation in operations]
+        await asyncio.sleep(0)
     return await asyncio.gather(*waiting, return_exceptions=True)
+
+
+@asynccontextmanager
+async def thread_held_up(writer: Writer) -> AsyncIterator[None]:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait_inside(session: Session) -> None:
+        begun.set()
+        go_on.wait(10)
+
+    held = asyncio.ensure_future(writer.run(wait_inside))
+    assert await asyncio.to_thread(begun.wait, 10)
+    yield
+    go_on.set()
+    await held
 
 
 async def test_a_failing_operation_does_not_undo_its_neighbours(writer: Writer, path: str) -> None:
@@ -86,15 +95,15 @@ async def test_a_failing_operation_does_not_undo_its_neighbours(writer: Writer, 
     refusal = ValueError("no")
     answers = await in_one_commit(writer, note("first"), note("second", then=refusal), note("third"))
     assert ["first", refusal, "third"] == answers
-    assert ["first", "third"] == notes_in(path)
+    assert notes_in(path) == ["first", "third"]
 
 
 async def test_a_statement_that_sqlite_refuses_does_not_undo_its_neighbours(writer: Writer, path: str) -> None:
     """An error of the database itself stays inside its operation too."""
     answers = await in_one_commit(writer, note("first"), note(None), note("third"))
-    assert ["first", "third"] == [answers[0], answers[2]]
+    assert [answers[0], answers[2]] == ["first", "third"]
     assert "NOT NULL" in str(answers[1])
-    assert ["first", "third"] == notes_in(path)
+    assert notes_in(path) == ["first", "third"]
 
 
 async def test_only_what_was_committed_wakes_anybody(writer: Writer, told: Told) -> None:
@@ -103,7 +112,7 @@ async def test_only_what_was_committed_wakes_anybody(writer: Writer, told: Told)
     assert [{"job:a", "job:c"}] == told.wakes
 
 
-async def test_nobody_is_answered_when_the_commit_fails(writer: Writer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_is_answered_when_the_commit_fails(writer: Writer, path: str) -> None:
     """A commit that fails fails every operation in it, with a typed error, and the next one works again."""
 
     def lose_the_transaction(session: Session) -> None:
@@ -112,8 +121,8 @@ async def test_nobody_is_answered_when_the_commit_fails(writer: Writer, path: st
 
     answers = await in_one_commit(writer, note("first"), lose_the_transaction, note("third"))
     assert all(isinstance(answer, Exception) for answer in answers)
-    assert [] == notes_in(path)
-    assert "later" == await writer.run(note("later"))
+    assert notes_in(path) == []
+    assert await writer.run(note("later")) == "later"
 
 
 async def test_close_finishes_what_is_queued_and_can_be_called_twice(writer: Writer, path: str) -> None:
@@ -129,19 +138,23 @@ async def test_close_finishes_what_is_queued_and_can_be_called_twice(writer: Wri
 
 async def test_a_cancelled_operation_that_has_not_begun_is_left_out(writer: Writer, path: str) -> None:
     """Whoever gives up before the writer comes to it leaves nothing behind."""
-    gate = threading.Event()
-    held = asyncio.ensure_future(writer.run(lambda session: gate.wait(10)))
-    given_up = asyncio.ensure_future(writer.run(note("never")))
-    await asyncio.sleep(0)
-    given_up.cancel()
-    await asyncio.sleep(0)
-    gate.set()
-    await held
-    assert "after" == await writer.run(note("after"))
-    assert ["after"] == notes_in(path)
+    async with thread_held_up(writer):
+        given_up = asyncio.ensure_future(writer.run(note("never")))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.sleep(0)
+    assert await writer.run(note("after")) == "after"
+    assert notes_in(path) == ["after"]
 
 
 def test_one_writer_serves_event_loops_that_come_and_go(writer: Writer, path: str) -> None:
     """Each caller is answered on its own loop, also after an earlier loop has ended."""
-    assert ["a", "b"] == [run_apart(writer.run(note(text))) for text in ("a", "b")]
-    assert ["a", "b"] == notes_in(path)
+    answers = []
+
+    async def write(text: str) -> None:
+        answers.append(await writer.run(note(text)))
+
+    run_apart(write("a"))
+    run_apart(write("b"))
+    assert answers == ["a", "b"]
+    assert notes_in(path) == ["a", "b"]

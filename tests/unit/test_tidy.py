@@ -11,13 +11,14 @@ import pytest
 from tests.support.source import PACKAGE, ROOT, imports_of, is_within, modules, parsed, text_files
 
 LAYERS: list[set[str]] = [
-    {"clock", "codec", "errors", "ids", "redact", "settings"},
+    {"clock", "codec", "errors", "ids", "portal", "redact", "settings", "version"},
     {"job", "task"},
     {"store"},
     {
         "tx",
         "context",
         "enqueue",
+        "extension",
         "claim",
         "run",
         "finish",

@@ -66,7 +66,11 @@ class Heart:
 
     async def _beat_until_stopped(self) -> None:
         loop, wanted = asyncio.get_running_loop(), asyncio.Event()
-        self._soon = lambda: loop.call_soon_threadsafe(wanted.set)
+
+        def soon() -> None:
+            loop.call_soon_threadsafe(wanted.set)
+
+        self._soon = soon
         last_beat = time.monotonic()
         while not self._stopping.is_set():
             interval = self._interval()
@@ -108,7 +112,11 @@ class Heart:
         if blocked > LOOP_BLOCKED_SECONDS and not self._warned_blocked:
             self._warned_blocked = True
             names = sorted({a.task.name for a in list(self._body.running.values()) if a.task.is_async})
-            log.warning("The event loop has been blocked for %.0f s by one of: %s. Use `def` or isolate=True.", blocked, ", ".join(names))
+            log.warning(
+                "The event loop has been blocked for %.0f s by one of: %s. Use `def` or isolate=True.",
+                blocked,
+                ", ".join(names),
+            )
         try:
             self._body.loop.call_soon_threadsafe(self._loop_answers)
         except RuntimeError:
@@ -136,7 +144,11 @@ class Heart:
             return  # asked again in a second
         attempt.ended = True
         self._body.running.pop(claimed.run_id, None)
-        log.error("Job %s (%s) hangs past its deadline; its run is fenced off and this worker recycles itself.", claimed.id, claimed.task)
+        log.error(
+            "Job %s (%s) hangs past its deadline; its run is fenced off and this worker recycles itself.",
+            claimed.id,
+            claimed.task,
+        )
         await self._release_all_if_blocked()
         self._body.found_stuck(attempt)
 

@@ -112,7 +112,9 @@ async def _value_of(answer: dict[str, Any] | None, process: asyncio.subprocess.P
     if "departure" in answer:
         raise HandedOver(msgspec.convert(answer["departure"], Departure))
     if "unimportable" in answer:
-        raise ProcessDied(f"its module cannot be imported in a process of its own: {answer['unimportable']}", "task_unimportable")
+        raise ProcessDied(
+            f"its module cannot be imported in a process of its own: {answer['unimportable']}", "task_unimportable"
+        )
     return answer["value"]
 
 

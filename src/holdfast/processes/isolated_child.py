@@ -38,11 +38,20 @@ class ParentLink:
         with self._lock:
             self._connection.sendall(frame(message))
 
-    def log(self, level: str, message: str, step: str | None = None, duration_ms: float | None = None, metadata: dict[str, Any] | None = None) -> None:
+    def log(
+        self,
+        level: str,
+        message: str,
+        step: str | None = None,
+        duration_ms: float | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
         try:
             self.send({"log": [level, str(message), step, duration_ms, metadata]})
         except TypeError:
-            self.send({"log": [level, str(message), step, duration_ms, {key: repr(value) for key, value in (metadata or {}).items()}]})
+            self.send(
+                {"log": [level, str(message), step, duration_ms, {key: repr(value) for key, value in (metadata or {}).items()}]}
+            )
 
     def progress(self, fraction: float | None, stage: str | None) -> None:
         self.send({"progress": [fraction, stage]})

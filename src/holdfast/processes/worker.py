@@ -186,7 +186,12 @@ class Worker:
             if self.running or self._finisher.pending:
                 idle_since = self.loop.time()
             idle = self.loop.time() - idle_since
-            if self._exit_when_idle is not None and idle >= self._exit_when_idle and not self.running and not self._finisher.pending:
+            if (
+                self._exit_when_idle is not None
+                and idle >= self._exit_when_idle
+                and not self.running
+                and not self._finisher.pending
+            ):
                 if await self._nothing_left():
                     self.stop("idle")
                 continue
@@ -254,7 +259,12 @@ class Worker:
     def _settled(self, run_id: str, accepted: bool) -> None:
         attempt = self.running.pop(run_id, None)
         if attempt is not None and not accepted and not attempt.run.completed_in_tx:
-            log.warning("Job %s (%s) was taken from this worker; what its run %s did is not recorded.", attempt.claimed.id, attempt.claimed.task, run_id)
+            log.warning(
+                "Job %s (%s) was taken from this worker; what its run %s did is not recorded.",
+                attempt.claimed.id,
+                attempt.claimed.task,
+                run_id,
+            )
         if not self.running:
             self._room.set()
             self._wake.set()

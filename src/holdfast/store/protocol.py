@@ -254,7 +254,9 @@ class Store(Protocol):
         """Takes back, in the caller's transaction, what a refused enqueue_many has just inserted there."""
 
     # -- hand out
-    async def job_claim(self, *, worker: str, machine: str | None, queues: Sequence[str], tasks: Sequence[str], limit: int) -> Claim:
+    async def job_claim(
+        self, *, worker: str, machine: str | None, queues: Sequence[str], tasks: Sequence[str], limit: int
+    ) -> Claim:
         """Up to `limit` claimable jobs of these tasks, queue by queue in the order given; priority, then oldest first."""
 
     # -- a run speaks; fenced

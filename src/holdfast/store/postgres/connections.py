@@ -116,16 +116,21 @@ class ErrorsTranslated:
         if isinstance(error, (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError)):
             raise StorageUnavailable(f"The database at {self._shown} refused the user or password; check the URL.") from error
         if isinstance(error, asyncpg.InvalidCatalogNameError):
-            raise StorageUnavailable(f"There is no database at {self._shown}; create it or check its name in the URL.") from error
+            raise StorageUnavailable(
+                f"There is no database at {self._shown}; create it or check its name in the URL."
+            ) from error
         if isinstance(error, asyncpg.ClientConfigurationError):
             raise ConfigError(f"The database URL {self._shown} cannot be used: {error}") from error
         if isinstance(error, (asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError, asyncpg.InvalidSchemaNameError)):
-            raise NotMigrated(f"The database at {self._shown} lacks part of Holdfast's schema; run `holdfast migrate`.") from error
+            raise NotMigrated(
+                f"The database at {self._shown} lacks part of Holdfast's schema; run `holdfast migrate`."
+            ) from error
         if isinstance(error, asyncpg.InsufficientPrivilegeError):
             raise StorageError(f"The database user may not do this: {error}") from error
         if isinstance(error, _AWAY):
             raise StorageUnavailable(
-                f"The database at {self._shown} cannot be reached ({type(error).__name__}); check that it runs and the URL is right."
+                f"The database at {self._shown} cannot be reached ({type(error).__name__}); "
+                "check that it runs and that the URL is right."
             ) from error
         if isinstance(error, asyncpg.PostgresError):
             raise StorageError(f"The database refused a statement: {error}") from error

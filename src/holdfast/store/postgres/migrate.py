@@ -78,13 +78,17 @@ async def _apply(connection: Connection, component: str, migrations: Sequence[tu
     for number, name, sql in migrations:
         if number > found:
             await connection.execute(sql)
-            await connection.execute("INSERT INTO holdfast.migrations (component, version, name) VALUES ($1, $2, $3)", component, number, name)
+            await connection.execute(
+                "INSERT INTO holdfast.migrations (component, version, name) VALUES ($1, $2, $3)", component, number, name
+            )
             done.append(f"{number:04}_{name}")
     return done
 
 
 async def _version(connection: Connection, component: str) -> int:
-    found: Any = await connection.fetchval("SELECT coalesce(max(version), 0) FROM holdfast.migrations WHERE component = $1", component)
+    found: Any = await connection.fetchval(
+        "SELECT coalesce(max(version), 0) FROM holdfast.migrations WHERE component = $1", component
+    )
     return int(found)
 
 
@@ -92,12 +96,15 @@ async def _refuse_foreign(connection: Connection, shown: str) -> None:
     ours, anything = await connection.fetchrow(_FOUND)
     if anything and not ours:
         raise NotOurDatabase(
-            f"The database at {shown} has a schema called holdfast that Holdfast did not make; rename it, or use another database."
+            f"The database at {shown} has a schema called holdfast that Holdfast did not make; "
+            "rename it, or use another database."
         )
 
 
 def _not_migrated(shown: str) -> NotMigrated:
-    return NotMigrated(f"The database at {shown} is not set up for this version; run `holdfast migrate` or call `await hf.migrate()`.")
+    return NotMigrated(
+        f"The database at {shown} is not set up for this version; run `holdfast migrate` or call `await hf.migrate()`."
+    )
 
 
 def _too_new(shown: str, found: int) -> SchemaTooNew:

@@ -141,7 +141,9 @@ class PostgresStore:
 
     # -- hand out ------------------------------------------------------------------------------------------------------
 
-    async def job_claim(self, *, worker: str, machine: str | None, queues: Sequence[str], tasks: Sequence[str], limit: int) -> Claim:
+    async def job_claim(
+        self, *, worker: str, machine: str | None, queues: Sequence[str], tasks: Sequence[str], limit: int
+    ) -> Claim:
         found = await self._fetch("job_claim", worker, machine, queues, tasks, limit, self._clock.now())
         if found and found[0][0] is None:
             return Claim([], next_due_seconds=found[0][12])
@@ -206,7 +208,7 @@ class PostgresStore:
 
     async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int) -> list[Reaped]:
         found = await self._fetch("job_reap", limit, backoff.base, backoff.most, deadline_grace, self._clock.now())
-        return [Reaped(*row[:5], State(row[5]), *row[6:]) for row in map(tuple, found)]
+        return [Reaped(**{**row, "state": State(row["state"])}) for row in found]
 
     async def order_heal(self) -> int:
         return int((await self._fetch("order_heal"))[0][0])
@@ -303,5 +305,3 @@ def _one_per_key(jobs: Sequence[NewJob]) -> dict[Any, NewJob]:
     for job in jobs:
         chosen.setdefault(job.id if job.unique_key is None else (job.tenant, job.unique_key), job)
     return chosen
-
-
