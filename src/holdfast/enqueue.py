@@ -97,7 +97,7 @@ def _timeout(task: TaskSpec, settings: Settings) -> float:
     if task.timeout is not None:
         return task.timeout
     if task.expected is not None:
-        return min(settings.run_limit, task.expected * settings.sla_factor)
+        return min(settings.run_limit, task.expected * settings.sla_factors.get(task.queue, settings.sla_factor))
     return settings.run_limit
 
 

@@ -132,6 +132,8 @@ def load_settings(url: str | None = None, /, **overrides: Any) -> Settings:
         elif name in from_file:
             values[name], origins[name] = _checked(f"{name} in {file_name}", from_file[name], rule), file_name
     values["sla_factors"], origins["sla_factors"] = _stage_factors(overrides, file_name, from_file)
+    if "heartbeat" not in values and "lease" in values:
+        values["heartbeat"] = min(Settings.heartbeat, values["lease"] / 3)
     settings = Settings(**values, origins=origins)
     _check_heartbeat(settings)
     return settings

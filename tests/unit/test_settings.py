@@ -192,6 +192,11 @@ def test_a_file_that_is_no_toml_is_refused_by_name(empty_world: Path) -> None:
     assert refusal().startswith("holdfast.toml in the working directory cannot be read: ")
 
 
+def test_a_short_lease_brings_a_heartbeat_that_fits_it(empty_world: Path) -> None:
+    """Whoever only shortens the lease need not know that the heartbeat must be shorter still."""
+    assert load_settings(lease=6).heartbeat == 2
+
+
 @pytest.mark.parametrize("heartbeat", [10, 11])
 def test_a_heartbeat_not_shorter_than_the_lease_is_refused_with_both_origins(
     heartbeat: float, monkeypatch: pytest.MonkeyPatch

@@ -16,8 +16,8 @@ BUSY_SECONDS = 10.0
 OLDEST_SQLITE = (3, 38, 0)
 
 _SENTENCES = {
-    sqlite3.SQLITE_BUSY: "is locked by another writer for longer than 10 seconds; end its transaction and try again.",
-    sqlite3.SQLITE_LOCKED: "is locked by another writer for longer than 10 seconds; end its transaction and try again.",
+    sqlite3.SQLITE_BUSY: "has been locked by another writer for 10 seconds; end its transaction and try again.",
+    sqlite3.SQLITE_LOCKED: "has been locked by another writer for 10 seconds; end its transaction and try again.",
     sqlite3.SQLITE_PROTOCOL: "could not be locked; check that its folder is not on a network file system.",
     sqlite3.SQLITE_READONLY: "may not be written; give this user write access to the file and its folder.",
     sqlite3.SQLITE_PERM: "may not be opened; give this user access to the file and its folder.",
@@ -85,6 +85,12 @@ def errors_translated(path: str) -> Iterator[None]:
 
 
 def translated(error: sqlite3.Error, path: str) -> HoldfastError:
+    ours = _meaning_of(error, path)
+    ours.__cause__ = error
+    return ours
+
+
+def _meaning_of(error: sqlite3.Error, path: str) -> HoldfastError:
     code = _primary_code(error)
     if code == sqlite3.SQLITE_NOTADB:
         return NotOurDatabase(f"The file {path} is not an SQLite database; name another file.")

@@ -12,7 +12,13 @@ from holdfast.store.sqlite.session import STATEMENTS, Session
 
 ALIVE_SECONDS = 60.0
 UNSERVED_SCAN_MAX = 10_000
-_STATE_CONDITIONS = {state: f"state = '{state.value}'" for state in State}
+_WHERE_STATE = {
+    State.QUEUED: "WHERE state = 'queued'",
+    State.RUNNING: "INDEXED BY holdfast_jobs_running WHERE state = 'running'",
+    State.COMPLETED: "WHERE state = 'completed'",
+    State.FAILED: "INDEXED BY holdfast_jobs_failed WHERE state = 'failed'",
+    State.CANCELLED: "INDEXED BY holdfast_jobs_finished WHERE state = 'cancelled' AND state IN ('completed', 'cancelled')",
+}
 
 
 def job_or_none(session: Session, job_id: str) -> Job[Any] | None:
@@ -30,7 +36,7 @@ def job(session: Session, job_id: str) -> Job[Any]:
 def jobs(session: Session, where: JobFilter, cursor: str | None, limit: int) -> list[Job[Any]]:
     sql = STATEMENTS["job_list"]
     if where.state is not None:
-        sql = sql.replace("/* state */ true", _STATE_CONDITIONS[where.state])
+        sql = sql.replace("WHERE true /* state */", _WHERE_STATE[where.state])
     values = {
         "cursor": cursor,
         "queue": where.queue,
