@@ -288,7 +288,7 @@ def _postgres_url(rest: str) -> DatabaseURL:
     authority, tail = re.fullmatch(r"([^/?#]*)(.*)", rest, re.DOTALL).groups()  # type: ignore[union-attr]
     login, at, hosts = authority.rpartition("@")
     # A raw / ? or # in a password ends the authority early: the rest of the password would be shown as a path.
-    cut_short = "#" in tail or (not at and ":" in authority and "@" in tail)
+    cut_short = "#" in tail or ("@" in tail and (at or ":" in authority))
     if cut_short or re.search(r"\s", rest) or not all(_HOST.fullmatch(host) for host in hosts.split(",")):
         raise ConfigError(
             "this PostgreSQL URL cannot be read: write special characters in the user or password percent-encoded "

@@ -166,6 +166,8 @@ class Worker:
                 continue
             self._wake.clear()
             try:
+                if away_since is not None:
+                    await self._give_back_lost_claims()
                 claim = await self._claim(room)
                 away_since, pause = None, 0.0
             except StorageUnavailable as error:
@@ -201,6 +203,13 @@ class Worker:
         return await self.store.job_claim(
             worker=self.id, machine=self._machine_id, queues=self._queues, tasks=self._task_names, limit=room
         )
+
+    async def _give_back_lost_claims(self) -> None:
+        """A claim may have been committed although its answer never came: such jobs need not wait for their lease to end."""
+        waiting = {job.run_id for job in self._slots.waiting}
+        for lease in await self.store.lease_list(self.id):
+            if lease.run_id not in self.running and lease.run_id not in waiting:
+                self._finisher.leave(Departure(id=lease.id, run_id=lease.run_id, how=Leaving.RELEASE, keep_attempt=False))
 
     def _gives_up(self, away_since: float) -> bool:
         return self._exit_when_idle is not None and not self.running and self.loop.time() - away_since >= DATABASE_AWAY_SECONDS

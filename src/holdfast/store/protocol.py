@@ -263,6 +263,9 @@ class Store(Protocol):
     async def lease_extend_if_held(self, beats: Sequence[Beat]) -> list[Held]:
         """Those still held, with whether somebody wants them cancelled. What is missing from the answer is lost."""
 
+    async def lease_list(self, worker: str) -> list[Beat]:
+        """Every lease this worker holds, also those of a claim whose answer was lost on the way."""
+
     async def job_complete_if_leased(self, completions: Sequence[Completion]) -> set[str]:
         """The run ids whose completion was accepted."""
 

@@ -199,6 +199,10 @@ BEGIN
                    updated_at = v_now
              WHERE j.id = v_job.id;
             PERFORM pg_notify('holdfast', 'job:' || v_job.queue);
+            -- Its turn may belong to an older job of its key now: one that was replayed while this one ran.
+            IF v_job.order_key IS NOT NULL THEN
+                PERFORM holdfast.order_release_v1(ARRAY[v_job.tenant], ARRAY[v_job.order_key]);
+            END IF;
         ELSE
             UPDATE holdfast.jobs j
                SET state = v_job.target, finished_at = v_now, updated_at = v_now, lease_expires_at = NULL, deadline = NULL,
@@ -264,6 +268,9 @@ BEGIN
                    last_heartbeat_at = NULL, deadline = NULL, updated_at = v_now
              WHERE j.id = v_job.id;
             PERFORM pg_notify('holdfast', 'job:' || v_job.queue);
+            IF v_job.order_key IS NOT NULL THEN
+                PERFORM holdfast.order_release_v1(ARRAY[v_job.tenant], ARRAY[v_job.order_key]);
+            END IF;
         ELSE
             IF v_job.target = 'failed' THEN
                 v_level := 'error';

@@ -49,6 +49,9 @@ UPDATE holdfast.jobs j
   FROM held WHERE j.id = held.id
 RETURNING j.id, j.run_id, j.cancel_requested_at IS NOT NULL, j.cancel_requested_by
 
+-- name: lease_list
+SELECT id::text, run_id::text, lease_seconds FROM holdfast.jobs WHERE state = 'running' AND locked_by = $1
+
 -- name: job_complete
 SELECT holdfast.job_complete_v1($1, $2, $3, $4)
 
@@ -112,7 +115,8 @@ SELECT s.state, (SELECT count(*) FROM (SELECT 1 FROM holdfast.jobs j WHERE j.sta
 -- name: job_unserved
 SELECT waiting.queue, waiting.task, count(*)
   FROM (SELECT queue, task FROM holdfast.jobs
-         WHERE state = 'queued' AND hold IS NULL AND run_at < coalesce($3, clock_timestamp()) - make_interval(secs => $1)
+         WHERE state = 'queued' AND (hold IS NULL OR hold = 'time')
+           AND run_at < coalesce($3, clock_timestamp()) - make_interval(secs => $1)
          LIMIT 10000) AS waiting
  WHERE NOT EXISTS (SELECT 1 FROM holdfast.workers w
                     WHERE w.last_seen_at > coalesce($3, clock_timestamp()) - interval '60 seconds' AND NOT w.draining

@@ -25,7 +25,7 @@ def job_of(row: Any) -> Job[Any]:
 
 def current_run_of(job: Job[Any]) -> Run | None:
     """The newest run lives on the job's row, unless the job is waiting for its next one."""
-    if job.state is State.QUEUED or job.started_at is None:
+    if job.state is State.QUEUED or job.locked_by is None:
         return None
     return Run(
         run_no=job.run_no,

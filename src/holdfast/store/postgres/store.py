@@ -157,6 +157,9 @@ class PostgresStore:
         found = await self._fetch("lease_extend", ids, run_ids, leases, self._clock.now())
         return [Held(str(row[0]), str(row[1]), row[2], row[3]) for row in found]
 
+    async def lease_list(self, worker: str) -> list[Beat]:
+        return [Beat(row[0], row[1], row[2]) for row in await self._fetch("lease_list", worker)]
+
     async def job_complete_if_leased(self, completions: Sequence[Completion]) -> set[str]:
         ordered = sorted(completions, key=lambda c: c.id)  # the lock order, see lease_extend
         ids, run_ids, results = [c.id for c in ordered], [c.run_id for c in ordered], [c.result for c in ordered]

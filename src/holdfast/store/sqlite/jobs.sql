@@ -114,6 +114,9 @@ FROM json_each(:beats) AS beat
 WHERE holdfast_jobs.id = beat.value ->> '$.id' AND run_id = beat.value ->> '$.run_id' AND state = 'running'
 RETURNING id, run_id, cancel_requested_at IS NOT NULL AS cancel_requested, cancel_requested_by;
 
+-- name: lease_list
+SELECT id, run_id, lease_seconds FROM holdfast_jobs WHERE state = 'running' AND locked_by = :worker;
+
 -- name: job_complete
 UPDATE holdfast_jobs SET
     state = 'completed', result = done.value ->> '$.result', error_code = NULL, error_message = NULL,

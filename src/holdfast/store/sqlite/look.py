@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.errors import JobNotFound
 from holdfast.job import Event, Job, LogLine, Run, State
-from holdfast.store.protocol import JobFilter
+from holdfast.store.protocol import Beat, JobFilter
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.session import STATEMENTS, Session
 
@@ -31,6 +31,10 @@ def job(session: Session, job_id: str) -> Job[Any]:
     if found is None:
         raise JobNotFound(f"There is no job {job_id}.")
     return found
+
+
+def leases(session: Session, worker: str) -> list[Beat]:
+    return [Beat(*row) for row in session.all("lease_list", worker=worker)]
 
 
 def jobs(session: Session, where: JobFilter, cursor: str | None, limit: int) -> list[Job[Any]]:

@@ -149,6 +149,9 @@ class SqliteStore:
     async def lease_extend_if_held(self, beats: Sequence[Beat]) -> list[Held]:
         return await self._write(lambda session: finish.extend_leases(session, beats))
 
+    async def lease_list(self, worker: str) -> list[Beat]:
+        return await self._read(lambda session: look.leases(session, worker))
+
     async def job_complete_if_leased(self, completions: Sequence[Completion]) -> set[str]:
         return await self._write(lambda session: finish.complete(session, completions))
 
