@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -40,6 +40,8 @@ DATABASE_AWAY_SECONDS = 60.0
 CLAIM_RETRY_SECONDS_MAX = 5.0
 PRUNE_EVERY_PASSES = 10
 CANCEL_LOOK_SECONDS = 0.5
+WAITING_SECONDS_MAX = 1.0
+"""A job that was claimed ahead and sees no job end for this long is given back."""
 
 
 class WorkerEnd(msgspec.Struct):
@@ -49,6 +51,7 @@ class WorkerEnd(msgspec.Struct):
     """`stopped`, `idle`, `database_away` or `stuck` (a task hangs in this process: start a new one)."""
     jobs: int
     threads_left: int = 0
+    """Threads whose task did not end; nothing can stop a thread but the end of the process."""
 
 
 class Worker:
@@ -87,16 +90,17 @@ class Worker:
         self._draining = False
         self._done_jobs = 0
         self._threads: ThreadPoolExecutor | None = None
-        self._threads_left = 0
+        self._in_threads: set[Future[Any]] = set()
         self._cancel_look: asyncio.TimerHandle | None = None
+        self._look_at_waiting: asyncio.TimerHandle | None = None
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def run(self) -> WorkerEnd:
         """Until stopped or idle. Always leaves no job behind that it holds: each is finished or given back."""
         self.loop = asyncio.get_running_loop()
-        self._wake = asyncio.Event()
-        self._room = asyncio.Event()
         self.run_logs = RunLogs(self.store)
         self._finisher = Finisher(self.store, self._settled)
         self._slots = Slots(self._concurrency, self._run_one)
@@ -106,8 +110,8 @@ class Worker:
             helpers.append(asyncio.create_task(self._reap_now_and_then()))
         unlisten = await self.store.listen(self._heard)
         try:
-            await self._register()
             self._heart.start()
+            await self._register()
             await self._claim_until_stopped()
             await self._wind_down()
         finally:
@@ -122,7 +126,7 @@ class Worker:
                 await self.store.worker_remove(self.id)
             if self._threads is not None:
                 self._threads.shutdown(wait=False, cancel_futures=True)
-        return WorkerEnd(self._stop_reason or "stopped", self._done_jobs, self._threads_left)
+        return WorkerEnd(self._stop_reason or "stopped", self._done_jobs, len(self._in_threads))
 
     def stop(self, reason: str = "stopped") -> None:
         """Claim no more and wind down. A second call ends the grace period."""
@@ -182,27 +186,35 @@ class Worker:
                 self._poll.found_work()
                 self._slots.offer(claim.jobs)
                 idle_since = self.loop.time()
-                if len(claim.jobs) < room:
-                    await asyncio.sleep(0)
-                continue
-            if self.running or self._finisher.pending:
+                self._watch_what_waits()
+                if len(claim.jobs) == room:
+                    continue
+            elif self._busy():
                 idle_since = self.loop.time()
-            idle = self.loop.time() - idle_since
-            if (
-                self._exit_when_idle is not None
-                and idle >= self._exit_when_idle
-                and not self.running
-                and not self._finisher.pending
-            ):
+            elif self._exit_when_idle is not None and self.loop.time() - idle_since >= self._exit_when_idle:
                 if await self._nothing_left():
                     self.stop("idle")
                 continue
-            await self._wait(self._how_long(claim, idle))
+            await self._wait(self._how_long(claim, self.loop.time() - idle_since))
 
     async def _claim(self, room: int) -> Claim:
         return await self.store.job_claim(
             worker=self.id, machine=self._machine_id, queues=self._queues, tasks=self._task_names, limit=room
         )
+
+    def _busy(self) -> bool:
+        return bool(self.running or self._slots.waiting or self._finisher.pending)
+
+    def _watch_what_waits(self) -> None:
+        """Jobs are claimed ahead because jobs were short. If all slots now hold long ones, others should have them."""
+        if self._slots.waiting and self._look_at_waiting is None:
+            self._look_at_waiting = self.loop.call_later(WAITING_SECONDS_MAX, self._give_back_what_waits, self._done_jobs)
+
+    def _give_back_what_waits(self, done_jobs: int) -> None:
+        self._look_at_waiting = None
+        if self._done_jobs == done_jobs:
+            self._give_back(self._slots.take_back())
+        self._watch_what_waits()
 
     async def _give_back_lost_claims(self) -> None:
         """A claim may have been committed although its answer never came: such jobs need not wait for their lease to end."""
@@ -251,9 +263,9 @@ class Worker:
         attempt.slot = asyncio.current_task()
         self.running[claimed.run_id] = attempt
         outcome = await run_attempt(attempt)
-        if attempt.interrupted is not None and attempt.task.is_async is False and not attempt.task.isolated:
-            self._thread_left_behind(attempt)
         attempt.slot = None
+        if attempt.interrupted is Interrupt.DEADLINE and not (attempt.task.is_async or attempt.task.isolated):
+            self.found_stuck(attempt)
         self._pace.took(time.monotonic() - attempt.started)
         self._done_jobs += 1
         if isinstance(outcome, Completion):
@@ -263,7 +275,6 @@ class Worker:
         else:
             self.running.pop(claimed.run_id, None)
         self._room.set()
-        self._wake.set()
 
     def _settled(self, run_id: str, accepted: bool) -> None:
         attempt = self.running.pop(run_id, None)
@@ -281,19 +292,16 @@ class Worker:
     async def call_in_thread(self, fn: Callable[[], Any]) -> Any:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="holdfast task")
-        ok, value = await self.loop.run_in_executor(self._threads, _guarded, fn)
+        future = self._threads.submit(_guarded, fn)
+        self._in_threads.add(future)
+        future.add_done_callback(self._in_threads.discard)
+        ok, value = await asyncio.wrap_future(future)
         if not ok:
             raise value
         return value
 
     async def call_isolated(self, attempt: Attempt) -> Any:
         return await run_isolated(attempt)
-
-    def _thread_left_behind(self, attempt: Attempt) -> None:
-        """Nothing can stop a thread. Its job is fenced off, but its slot is gone for good: make room for a new process."""
-        self._threads_left += 1
-        if attempt.interrupted is Interrupt.DEADLINE:
-            self.found_stuck(attempt)
 
     def found_stuck(self, attempt: Attempt) -> None:
         """From any thread."""

@@ -81,7 +81,7 @@ class Claimed(msgspec.Struct):
 class Claim(msgspec.Struct):
     jobs: list[Claimed]
     next_due_seconds: float | None = None
-    """Only where `jobs` is empty: when the next scheduled job falls due, None if there is none."""
+    """Where fewer jobs were found than asked for: when the next scheduled one falls due. None: there is none."""
 
 
 class Beat(msgspec.Struct):

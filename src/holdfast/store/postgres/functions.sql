@@ -56,7 +56,8 @@ BEGIN
 END $$;
 
 -- Step 2 of a job's life. Never waits for anybody: locked rows are skipped, order locks only tried.
--- An empty claim answers one row without id, whose last column says in how many seconds to ask again.
+-- A claim that found less than was asked for ends with a row without id, whose last column says in how many seconds the
+-- next scheduled job falls due.
 CREATE OR REPLACE FUNCTION holdfast.job_claim_v1(
     p_worker text, p_machine text, p_queues text[], p_tasks text[], p_limit integer, p_now timestamptz)
 RETURNS TABLE (id uuid, run_id uuid, run_no integer, task text, args text, attempt integer, max_attempts integer, queue text,
@@ -132,7 +133,7 @@ BEGIN
         END LOOP;
     END LOOP;
 
-    IF v_left = p_limit THEN
+    IF v_left > 0 THEN
         RETURN QUERY SELECT NULL::uuid, NULL::uuid, 0, ''::text, ''::text, 0, 0, ''::text, NULL::text, NULL::text, 0::double precision,
             NULL::double precision,
             CASE WHEN v_parked > 0 THEN 0

@@ -145,9 +145,8 @@ class PostgresStore:
         self, *, worker: str, machine: str | None, queues: Sequence[str], tasks: Sequence[str], limit: int
     ) -> Claim:
         found = await self._fetch("job_claim", worker, machine, queues, tasks, limit, self._clock.now())
-        if found and found[0][0] is None:
-            return Claim([], next_due_seconds=found[0][12])
-        return Claim([Claimed(str(row[0]), str(row[1]), *row[2:]) for row in map(tuple, found)])
+        next_due = found.pop()[12] if found and found[-1][0] is None else None
+        return Claim([Claimed(str(row[0]), str(row[1]), *row[2:]) for row in map(tuple, found)], next_due)
 
     # -- a run speaks; fenced ------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ def claim(session: Session, worker: str, machine: str | None, queues: Sequence[s
             parked += len(blocked)
             if not blocked:
                 break
-    return Claim(jobs) if jobs else Claim([], _next_due_seconds(session, parked))
+    return Claim(jobs) if len(jobs) == limit else Claim(jobs, _next_due_seconds(session, parked))
 
 
 def _take(session: Session, seqs: list[int], worker: str, machine: str | None) -> list[Claimed]:

@@ -1,0 +1,1 @@
+"""What Holdfast costs and how fast it is, measured beside the raw floor: `python -m bench`."""

@@ -1,0 +1,1 @@
+"""One module per metric; each measures every place it is given and answers with lines for the table."""
