@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from holdfast.store.protocol import HOPS, Claim
+
 AHEAD_SECONDS = 0.05
 """What is claimed ahead must be able to start within this time: others could have run it meanwhile."""
 AHEAD_MAX = 1000
 LISTENING_POLL_SECONDS = 30.0
+HOPS_MAX = 512
+HINTS_MAX = 200
+BUSY_SECONDS = 0.02
+"""Somebody else was serving a tenant that may have room: ask again this soon."""
 
 
 class Pace:
@@ -46,3 +54,51 @@ class Poll:
             return max(self._idle, LISTENING_POLL_SECONDS)
         now, self._next = self._next, min(self._idle, self._next * 1.5)
         return now
+
+
+class Rotation:
+    """Where a worker is on its way round the tenants, and whether it is worth going.
+
+    Once it has gone all the way round and taken all it could, nothing can be had until something changes; and what changes
+    mostly names its tenant: a job arrived, or one of ours ended and made room. Then only those tenants are looked at
+    (`hints`), so that thousands of tenants at their limit cost nothing. Whatever names nobody starts a new way round.
+    """
+
+    def __init__(self, queues: Sequence[str]) -> None:
+        self.cursors: dict[str, str | None] = dict.fromkeys(queues)
+        self._hops = HOPS
+        self._dry = False
+        self._hints: dict[str, None] = {}
+
+    def next_question(self) -> tuple[int, list[str]]:
+        """How many tenants to look at on the way round, and which besides."""
+        hints = list(self._hints)[:HINTS_MAX]
+        for tenant in hints:
+            del self._hints[tenant]
+        return (0 if self._dry else self._hops), hints
+
+    def answered(self, claim: Claim, asked_for: int, hops: int) -> float | None:
+        """Seconds until it is worth asking again by oneself, None: not before something changes."""
+        for turn in claim.turns:
+            self.cursors[turn.queue] = turn.cursor
+        if len(claim.jobs) == asked_for:
+            self._dry = False
+            return 0.0
+        around = all(turn.around for turn in claim.turns)
+        busy = any(turn.busy for turn in claim.turns)
+        if hops:
+            self._dry = around and not busy
+            self._hops = HOPS if around or claim.jobs else min(HOPS_MAX, self._hops * 2)
+        if self._hints or (hops and not around):
+            return 0.0
+        return BUSY_SECONDS if busy else None
+
+    def look_everywhere(self) -> None:
+        self._dry = False
+
+    def look_at(self, tenant: str) -> None:
+        if self._dry:
+            self._hints[tenant] = None
+            if len(self._hints) > HINTS_MAX:
+                self.look_everywhere()
+                self._hints.clear()

@@ -7,7 +7,7 @@ Every method may raise `StorageUnavailable`; then nothing was written, or the ca
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from enum import StrEnum
@@ -16,6 +16,11 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.job import Event, Job, LogLine, Run, State
+
+
+HOPS = 64
+"""How many tenants one claim looks at."""
+NO_CURSORS: Mapping[str, str | None] = {}
 
 
 class NewJob(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -78,10 +83,62 @@ class Claimed(msgspec.Struct):
     """From when it could have run until this claim."""
 
 
+class Turn(msgspec.Struct):
+    """How far a claim has come on its way round the tenants of one queue."""
+
+    queue: str
+    cursor: str | None
+    around: bool
+    """Whether it came to every tenant with claimable work."""
+    busy: bool
+    """Whether it left somebody out because another worker was serving him at that moment."""
+    full: bool = False
+    """Whether the queue's own limit kept it from taking more."""
+
+
 class Claim(msgspec.Struct):
     jobs: list[Claimed]
     next_due_seconds: float | None = None
     """Where fewer jobs were found than asked for: when the next scheduled one falls due. None: there is none."""
+    turns: list[Turn] = []
+
+
+class Unchanged(StrEnum):
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED = Unchanged.UNCHANGED
+"""For what a caller does not mention, where None has a meaning of its own."""
+
+
+class Plan(msgspec.Struct):
+    """What a tenant of this plan may do, unless it has numbers of its own."""
+
+    name: str
+    max_running: int
+    queue_depth: int
+    weight: int = 1
+
+
+class Tenant(msgspec.Struct, kw_only=True):
+    id: str
+    plan: str
+    limit: int
+    """How many of its jobs may run at once, by its own number or its plan."""
+    queue_depth: int
+    running: int
+    """Counted to `limit` at the most."""
+    paused_at: datetime | None = None
+    paused_by: str | None = None
+
+
+class Queue(msgspec.Struct, kw_only=True):
+    name: str
+    limit: int | None = None
+    running: int = 0
+    """Counted only where there is a limit."""
+    paused_at: datetime | None = None
+    paused_by: str | None = None
 
 
 class Beat(msgspec.Struct):
@@ -255,9 +312,20 @@ class Store(Protocol):
 
     # -- hand out
     async def job_claim(
-        self, *, worker: str, machine: str | None, queues: Sequence[str], tasks: Sequence[str], limit: int
+        self,
+        *,
+        worker: str,
+        machine: str | None,
+        queues: Sequence[str],
+        tasks: Sequence[str],
+        limit: int,
+        cursors: Mapping[str, str | None] = NO_CURSORS,
+        hops: int = HOPS,
+        hints: Sequence[str] = (),
     ) -> Claim:
-        """Up to `limit` claimable jobs of these tasks, queue by queue in the order given; priority, then oldest first."""
+        """Up to `limit` claimable jobs of these tasks, queue by queue in the order given; in a queue tenant by tenant, going
+        round from the cursor over at most `hops` tenants, then the `hints`; of a tenant by priority, then oldest first.
+        Never more than the tenant's and the queue's limit allow, whoever else claims at the same time."""
 
     # -- a run speaks; fenced
     async def lease_extend_if_held(self, beats: Sequence[Beat]) -> list[Held]:
@@ -323,6 +391,46 @@ class Store(Protocol):
         """Oldest first."""
 
     async def log_read(self, run_id: str, *, after: int, limit: int) -> list[LogLine]: ...
+
+    # -- tenants, plans, queues
+    async def tenant_set(
+        self,
+        tenant: str,
+        *,
+        plan: str | Unchanged,
+        max_running: int | None | Unchanged,
+        queue_depth: int | None | Unchanged,
+        by: str | None,
+    ) -> Tenant:
+        """Holds from the next claim on; writes an event and wakes workers."""
+
+    async def tenant_get(self, tenant: str) -> Tenant:
+        """Also one that nobody has set: it is on the free plan."""
+
+    async def tenant_list(self, *, after: str | None, limit: int) -> list[Tenant]: ...
+
+    async def tenant_pause(self, tenant: str, *, paused: bool, by: str | None) -> Tenant: ...
+
+    async def tenant_depth(self, tenant: str, cap: int) -> int:
+        """How many of its jobs are queued, counted to `cap` at the most."""
+
+    async def tenant_running(self, tenant: str, limit: int) -> list[Job[Any]]:
+        """Some of its running jobs, the oldest first."""
+
+    async def plan_set(self, plan: Plan) -> Plan: ...
+
+    async def plan_list(self) -> list[Plan]: ...
+
+    async def queue_set(self, queue: str, *, max_running: int | None, by: str | None) -> Queue: ...
+
+    async def queue_get(self, queue: str) -> Queue: ...
+
+    async def queue_list(self) -> list[Queue]: ...
+
+    async def queue_pause(self, queue: str, *, paused: bool, by: str | None) -> Queue: ...
+
+    async def order_ahead(self, job_id: str) -> Job[Any] | None:
+        """The job that this one waits for because of their ordering key."""
 
     # -- workers
     async def worker_save(self, worker: WorkerRow) -> None:

@@ -2,6 +2,10 @@
 -- Applied by every `holdfast migrate`. A function whose meaning changes gets a new name (_v2): workers of the previous
 -- release keep calling the old one until a later release drops it.
 --
+-- Plans: these functions pin what the planner may do. Its statistics are of some other moment: a table analyzed while no job ran
+-- is taken to have no running rows, and a batch of 1,000 completions then compares each with each (measured: 140 ms instead of
+-- 8); one analyzed while the queue was short would be sorted instead of read in the order of its index.
+--
 -- Times: p_now is null in production, then the database's clock decides; tests pass their own.
 
 CREATE OR REPLACE FUNCTION holdfast.order_lock_id(p_tenant text, p_key text) RETURNS bigint
@@ -55,60 +59,204 @@ BEGIN
     RETURN healed;
 END $$;
 
--- Step 2 of a job's life. Never waits for anybody: locked rows are skipped, order locks only tried.
--- A claim that found less than was asked for ends with a row without id, whose last column says in how many seconds the
--- next scheduled job falls due.
-CREATE OR REPLACE FUNCTION holdfast.job_claim_v1(
-    p_worker text, p_machine text, p_queues text[], p_tasks text[], p_limit integer, p_now timestamptz)
+-- The next distinct tenants with claimable work in a queue, in the order of their names, beginning after p_after (null: at
+-- the beginning; jobs without a tenant are the tenant ''). One index probe each, however long their backlogs are.
+CREATE OR REPLACE FUNCTION holdfast.lanes_after(p_queue text, p_after text, p_most integer) RETURNS text[]
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_first text;
+    v_lanes text[];
+BEGIN
+    -- Two statements: with `p_after IS NULL OR …` the index could not be entered at the right place.
+    IF p_after IS NULL THEN
+        SELECT coalesce(j.tenant, '') INTO v_first FROM holdfast.jobs j
+         WHERE j.queue = p_queue AND j.state = 'queued' AND j.hold IS NULL
+         ORDER BY coalesce(j.tenant, '') LIMIT 1;
+    ELSE
+        SELECT coalesce(j.tenant, '') INTO v_first FROM holdfast.jobs j
+         WHERE j.queue = p_queue AND j.state = 'queued' AND j.hold IS NULL AND coalesce(j.tenant, '') > p_after
+         ORDER BY coalesce(j.tenant, '') LIMIT 1;
+    END IF;
+    IF v_first IS NULL OR p_most < 1 THEN
+        RETURN '{}';
+    END IF;
+    WITH RECURSIVE hop (tenant, hops) AS (
+        SELECT v_first, 1
+        UNION ALL
+        SELECT (SELECT coalesce(j.tenant, '') FROM holdfast.jobs j
+                 WHERE j.queue = p_queue AND j.state = 'queued' AND j.hold IS NULL AND coalesce(j.tenant, '') > hop.tenant
+                 ORDER BY coalesce(j.tenant, '') LIMIT 1), hop.hops + 1
+          FROM hop WHERE hop.tenant IS NOT NULL AND hop.hops < p_most)
+    SELECT array_agg(tenant ORDER BY hops) INTO v_lanes FROM hop WHERE tenant IS NOT NULL;
+    RETURN v_lanes;
+END $$;
+
+-- How many more jobs each of these tenants may run now, and its weight. Room null: no limit; 0: full or paused; -1: somebody
+-- else is serving it just now. Until the transaction ends nobody else can raise these tenants' counts, and finishing only
+-- lowers them: that makes the limit exact. Two statements: the count must not use a snapshot older than the lock.
+CREATE OR REPLACE FUNCTION holdfast.lanes_room(p_lanes text[], OUT rooms integer[], OUT weights integer[])
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_limits integer[];
+BEGIN
+    SELECT array_agg(CASE WHEN l.lane = '' THEN NULL
+                          WHEN t.paused_at IS NOT NULL THEN 0
+                          WHEN pg_try_advisory_xact_lock(7110, hashtext(l.lane)) THEN coalesce(t.max_running, p.max_running)
+                          ELSE -1 END ORDER BY l.no),
+           array_agg(coalesce(p.weight, 1) ORDER BY l.no)
+      INTO v_limits, weights
+      FROM unnest(p_lanes) WITH ORDINALITY AS l (lane, no)
+      LEFT JOIN holdfast.tenants t ON t.id = l.lane
+      LEFT JOIN holdfast.plans p ON p.name = coalesce(t.plan, 'free');
+    SELECT array_agg(CASE WHEN l.most IS NULL OR l.most <= 0 THEN l.most
+                          ELSE greatest(0, l.most - (SELECT count(*) FROM (SELECT 1 FROM holdfast.jobs j
+                                 WHERE j.state = 'running' AND j.locked_by IS NOT NULL AND coalesce(j.tenant, '') = l.lane LIMIT l.most) AS running)) END
+                     ORDER BY l.no)
+      INTO rooms
+      FROM unnest(p_lanes, v_limits) WITH ORDINALITY AS l (lane, most, no);
+END $$;
+
+-- How many more jobs a queue may run now: p_most at the most; 0: full or paused; -1: somebody else is serving it just now.
+CREATE OR REPLACE FUNCTION holdfast.queue_room(p_queue text, p_most integer) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_queue   record;
+    v_running integer;
+BEGIN
+    SELECT q.max_running, q.paused_at INTO v_queue FROM holdfast.queues q WHERE q.name = p_queue;
+    IF NOT FOUND OR (v_queue.paused_at IS NULL AND v_queue.max_running IS NULL) THEN
+        RETURN p_most;
+    ELSIF v_queue.paused_at IS NOT NULL THEN
+        RETURN 0;
+    ELSIF NOT pg_try_advisory_xact_lock(7111, hashtext(p_queue)) THEN
+        RETURN -1;
+    END IF;
+    SELECT count(*) INTO v_running
+      FROM (SELECT 1 FROM holdfast.jobs j WHERE j.state = 'running' AND j.locked_by IS NOT NULL AND j.queue = p_queue LIMIT v_queue.max_running) AS running;
+    RETURN least(p_most, greatest(0, v_queue.max_running - v_running));
+END $$;
+
+-- Of these jobs with ordering keys, the rows of those that may run now; the others are parked until the one before them ends.
+CREATE OR REPLACE FUNCTION holdfast.order_heads(p_ids uuid[], OUT heads tid[], OUT parked integer)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_id      uuid;
+    v_verdict record;
+BEGIN
+    parked := 0;
+    FOREACH v_id IN ARRAY p_ids LOOP
+        -- Busy lock: somebody is just deciding about this key. The look is a statement of its own after the lock,
+        -- because a snapshot taken before it would miss what the last holder wrote.
+        CONTINUE WHEN NOT (SELECT pg_try_advisory_xact_lock(holdfast.order_lock_id(j.tenant, j.order_key))
+                             FROM holdfast.jobs j WHERE j.id = v_id);
+        SELECT j.ctid AS row, EXISTS (
+                   SELECT 1 FROM holdfast.jobs o
+                    WHERE coalesce(o.tenant, '') = coalesce(j.tenant, '') AND o.order_key = j.order_key AND o.id <> j.id
+                      AND (o.state IN ('queued', 'running') OR (o.state = 'failed' AND o.order_blocks))
+                      AND (o.seq < j.seq OR o.state = 'running')) AS behind
+          INTO v_verdict FROM holdfast.jobs j WHERE j.id = v_id;
+        IF v_verdict.behind THEN
+            UPDATE holdfast.jobs SET hold = 'order' WHERE id = v_id;
+            parked := parked + 1;
+        ELSE
+            heads := heads || v_verdict.row;
+        END IF;
+    END LOOP;
+END $$;
+
+-- Step 2 of a job's life. Never waits for anybody: locked rows are skipped, advisory locks only tried.
+--
+-- Queue by queue in the order given; in a queue tenant by tenant, going round from the worker's cursor; of a tenant its most
+-- urgent, then oldest jobs. p_hops bounds how many tenants one call looks at, so that thousands of tenants that are at their
+-- limit cost no more than a few; p_hints are tenants worth a look besides (one of their jobs has just ended, or arrived).
+--
+-- Besides the jobs there is one row per queue looked at, without id: queue, task = the new cursor, run_no = 1 if the way round
+-- was completed, attempt = 1 if somebody else was in the way, max_attempts = 1 if the queue's own limit was; and last, if there was room left, one row without id and queue,
+-- whose last column says in how many seconds the next scheduled job falls due.
+CREATE OR REPLACE FUNCTION holdfast.job_claim_v2(
+    p_worker text, p_machine text, p_queues text[], p_tasks text[], p_limit integer, p_cursors text[], p_hops integer,
+    p_hints text[], p_now timestamptz)
 RETURNS TABLE (id uuid, run_id uuid, run_no integer, task text, args text, attempt integer, max_attempts integer, queue text,
                tenant text, order_key text, lease_seconds double precision, timeout_seconds double precision, seconds double precision)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_now     timestamptz := coalesce(p_now, clock_timestamp());
     v_left    integer     := p_limit;
     v_parked  integer     := 0;
-    v_round   integer;
-    v_taken   integer;
     v_queue   text;
+    v_no      integer;
+    v_room    integer;
+    v_lanes   text[];
+    v_around  boolean;
+    v_busy    boolean;
+    v_full    boolean;
+    v_open    record;
+    v_share   integer;
     v_rows    tid[];
     v_ordered uuid[];
-    v_id      uuid;
-    v_verdict record;
+    v_served  integer;
+    v_cursor  text;
+    v_heads   tid[];
+    v_behind  integer;
+    v_taken   integer;
 BEGIN
     -- `ctid = ANY (ARRAY(…))`: a join or IN would become a hash join over the whole table under a generic plan.
     UPDATE holdfast.jobs SET hold = NULL
      WHERE ctid = ANY (ARRAY(SELECT j.ctid FROM holdfast.jobs j
                               WHERE j.state = 'queued' AND j.hold = 'time' AND j.run_at <= v_now
                               ORDER BY j.run_at LIMIT 1000 FOR UPDATE SKIP LOCKED));
+    IF FOUND THEN
+        p_hops := greatest(p_hops, 64);
+    END IF;
 
-    FOREACH v_queue IN ARRAY p_queues LOOP
-        LOOP
-            EXIT WHEN v_left <= 0;
-            SELECT array_agg(c.row) FILTER (WHERE c.order_key IS NULL), array_agg(c.id) FILTER (WHERE c.order_key IS NOT NULL)
-              INTO v_rows, v_ordered
-              FROM (SELECT j.ctid AS row, j.id, j.order_key FROM holdfast.jobs j
-                     WHERE j.queue = v_queue AND j.state = 'queued' AND j.hold IS NULL AND j.task = ANY (p_tasks)
-                     ORDER BY j.priority DESC, j.run_at, j.seq LIMIT v_left FOR UPDATE SKIP LOCKED) AS c;
-            v_round := 0;
-            FOREACH v_id IN ARRAY coalesce(v_ordered, '{}') LOOP
-                -- Busy lock: somebody is just deciding about this key. The look is a statement of its own after the lock,
-                -- because a snapshot taken before it would miss what the last holder wrote.
-                CONTINUE WHEN NOT (SELECT pg_try_advisory_xact_lock(holdfast.order_lock_id(j.tenant, j.order_key))
-                                     FROM holdfast.jobs j WHERE j.id = v_id);
-                SELECT j.ctid AS row, EXISTS (
-                           SELECT 1 FROM holdfast.jobs o
-                            WHERE coalesce(o.tenant, '') = coalesce(j.tenant, '') AND o.order_key = j.order_key AND o.id <> j.id
-                              AND (o.state IN ('queued', 'running') OR (o.state = 'failed' AND o.order_blocks))
-                              AND (o.seq < j.seq OR o.state = 'running')) AS behind
-                  INTO v_verdict FROM holdfast.jobs j WHERE j.id = v_id;
-                IF v_verdict.behind THEN
-                    UPDATE holdfast.jobs SET hold = 'order' WHERE id = v_id;
-                    v_round := v_round + 1;
-                ELSE
-                    v_rows := v_rows || v_verdict.row;
-                END IF;
-            END LOOP;
+    FOR v_no IN 1 .. cardinality(p_queues) LOOP
+        EXIT WHEN v_left <= 0;
+        v_queue := p_queues[v_no];
+        v_cursor := p_cursors[v_no];
+        v_around := true;
+        v_room := holdfast.queue_room(v_queue, v_left);
+        v_busy := v_room < 0;
+        v_full := v_room BETWEEN 0 AND v_left - 1;
+        v_lanes := '{}';
+        IF v_room > 0 THEN
+            v_lanes := holdfast.lanes_after(v_queue, v_cursor, p_hops);
+            IF v_cursor IS NOT NULL AND cardinality(v_lanes) < p_hops THEN
+                v_lanes := v_lanes || ARRAY(
+                    SELECT l.lane FROM unnest(holdfast.lanes_after(v_queue, NULL, p_hops - cardinality(v_lanes)))
+                           WITH ORDINALITY AS l (lane, no) WHERE l.lane <= v_cursor ORDER BY l.no);
+            END IF;
+            v_around := p_hops > 0 AND cardinality(v_lanes) < p_hops;
+            v_cursor := coalesce(v_lanes[cardinality(v_lanes)], v_cursor);
+            v_lanes := v_lanes || ARRAY(SELECT h FROM unnest(p_hints) AS h WHERE h <> ALL (v_lanes));
+        END IF;
+        v_share := ceil(v_room::numeric / greatest(1, cardinality(v_lanes)));
+        WHILE v_room > 0 AND cardinality(v_lanes) > 0 LOOP
+            IF v_lanes = '{""}' THEN
+                SELECT ARRAY[NULL::integer] AS rooms, ARRAY[1] AS weights INTO v_open;
+            ELSE
+                SELECT r.rooms, r.weights INTO v_open FROM holdfast.lanes_room(v_lanes) AS r;
+            END IF;
+            v_busy := v_busy OR -1 = ANY (v_open.rooms);
+            SELECT array_agg(c.row) FILTER (WHERE c.order_key IS NULL), array_agg(c.id) FILTER (WHERE c.order_key IS NOT NULL),
+                   max(c.no)
+              INTO v_rows, v_ordered, v_served
+              FROM (SELECT j.row, j.id, j.order_key, l.no
+                      FROM unnest(v_lanes, v_open.rooms, v_open.weights) WITH ORDINALITY AS l (lane, room, weight, no)
+                     CROSS JOIN LATERAL (
+                           SELECT k.ctid AS row, k.id, k.order_key FROM holdfast.jobs k
+                            WHERE k.queue = v_queue AND k.state = 'queued' AND k.hold IS NULL AND coalesce(k.tenant, '') = l.lane
+                              AND k.task = ANY (p_tasks)
+                            ORDER BY k.priority DESC, k.run_at, k.seq
+                            LIMIT greatest(0, least(coalesce(l.room, v_room), v_share * l.weight)) FOR UPDATE SKIP LOCKED) AS j
+                     ORDER BY l.no LIMIT v_room) AS c;
+            v_taken := 0;
+            v_behind := 0;
+            IF v_ordered IS NOT NULL THEN
+                SELECT h.heads, h.parked INTO v_heads, v_behind FROM holdfast.order_heads(v_ordered) AS h;
+                v_rows := v_rows || v_heads;
+                v_parked := v_parked + v_behind;
+            END IF;
             IF v_rows IS NOT NULL THEN
                 RETURN QUERY
                 WITH taken AS (
@@ -125,27 +273,57 @@ BEGIN
                        t.lease_seconds, t.timeout_seconds, extract(epoch FROM v_now - t.run_at)::double precision
                   FROM taken t ORDER BY t.priority DESC, t.run_at, t.seq;
                 GET DIAGNOSTICS v_taken = ROW_COUNT;
+                v_room := v_room - v_taken;
                 v_left := v_left - v_taken;
+                IF v_room <= 0 THEN
+                    -- The next claim goes on after the last tenant that got something.
+                    v_cursor := v_lanes[v_served];
+                    v_around := false;
+                END IF;
             END IF;
-            -- Only jobs that were just parked are worth another look at the same queue, and not without end.
-            v_parked := v_parked + v_round;
-            EXIT WHEN v_round = 0 OR v_parked >= 1000;
+            -- Again with what is left: for those behind a job that was just parked (not without end), and for tenants
+            -- that have more work than their share, if others needed less than theirs.
+            EXIT WHEN v_parked >= 1000 OR NOT (
+                v_behind > 0
+                OR (v_taken > 0 AND EXISTS (SELECT 1 FROM unnest(v_open.rooms, v_open.weights) AS l (room, weight)
+                                             WHERE coalesce(l.room, v_share * l.weight + 1) > v_share * l.weight
+                                               AND v_share * l.weight < v_room + v_taken)));
+            v_share := v_room;
         END LOOP;
+        RETURN QUERY SELECT NULL::uuid, NULL::uuid, v_around::integer, v_cursor, ''::text, v_busy::integer, v_full::integer, v_queue, NULL::text,
+            NULL::text, 0::double precision, NULL::double precision, NULL::double precision;
     END LOOP;
 
     IF v_left > 0 THEN
-        RETURN QUERY SELECT NULL::uuid, NULL::uuid, 0, ''::text, ''::text, 0, 0, ''::text, NULL::text, NULL::text, 0::double precision,
-            NULL::double precision,
-            CASE WHEN v_parked > 0 THEN 0
+        RETURN QUERY SELECT NULL::uuid, NULL::uuid, 0, NULL::text, ''::text, 0, 0, NULL::text, NULL::text, NULL::text,
+            0::double precision, NULL::double precision,
+            CASE WHEN v_parked >= 1000 THEN 0
                  ELSE (SELECT greatest(0, extract(epoch FROM j.run_at - v_now)) FROM holdfast.jobs j
                         WHERE j.state = 'queued' AND j.hold = 'time' ORDER BY j.run_at LIMIT 1) END::double precision;
     END IF;
 END $$;
 
+-- Heartbeats. The rows are locked in the order of their ids, like a batch of completions: otherwise the two could deadlock.
+CREATE OR REPLACE FUNCTION holdfast.lease_extend_v1(p_ids uuid[], p_run_ids uuid[], p_leases double precision[], p_now timestamptz)
+RETURNS TABLE (id uuid, run_id uuid, cancel_requested boolean, cancel_requested_by text)
+LANGUAGE sql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+    WITH held AS (
+        SELECT j.id, b.lease
+          FROM unnest(p_ids, p_run_ids, p_leases) AS b (id, run_id, lease)
+          JOIN holdfast.jobs j ON j.id = b.id AND j.run_id = b.run_id AND j.state = 'running'
+         ORDER BY j.id FOR NO KEY UPDATE OF j
+    )
+    UPDATE holdfast.jobs j
+       SET lease_expires_at = coalesce(p_now, clock_timestamp()) + make_interval(secs => held.lease),
+           last_heartbeat_at = coalesce(p_now, clock_timestamp())
+      FROM held WHERE j.id = held.id
+    RETURNING j.id, j.run_id, j.cancel_requested_at IS NOT NULL, j.cancel_requested_by
+$$;
+
 -- Step 4, the good end. Answers the run ids that still held their lease.
 CREATE OR REPLACE FUNCTION holdfast.job_complete_v1(p_ids uuid[], p_run_ids uuid[], p_results text[], p_now timestamptz)
 RETURNS uuid[]
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     v_now     timestamptz := coalesce(p_now, clock_timestamp());
     v_done    uuid[];
@@ -170,7 +348,7 @@ END $$;
 
 -- Step 4, every other end of a run. A requested cancel turns each of them into `cancelled`.
 CREATE OR REPLACE FUNCTION holdfast.job_leave_v1(p_departures jsonb, p_now timestamptz) RETURNS TABLE (run_id uuid, state text)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -233,7 +411,7 @@ END $$;
 CREATE OR REPLACE FUNCTION holdfast.job_reap_v1(
     p_limit integer, p_base double precision, p_most double precision, p_grace double precision, p_now timestamptz)
 RETURNS TABLE (id uuid, queue text, task text, tenant text, attempt integer, state text, reason text, locked_by text, stage text)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_now    timestamptz := coalesce(p_now, clock_timestamp());
@@ -249,7 +427,7 @@ BEGIN
                CASE WHEN j.cancel_requested_at IS NOT NULL THEN 'cancelled' WHEN j.attempt < j.max_attempts THEN 'queued'
                     ELSE 'failed' END AS target
           FROM holdfast.jobs j
-         WHERE j.state = 'running'
+         WHERE j.state = 'running' AND j.locked_by IS NOT NULL
            AND (j.lease_expires_at < v_now OR j.deadline < v_now - make_interval(secs => p_grace))
          LIMIT p_limit FOR UPDATE SKIP LOCKED
     LOOP

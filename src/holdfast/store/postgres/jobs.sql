@@ -33,21 +33,10 @@ SELECT CAST(p.id AS text), CAST(p.run_id AS text), p.state, p.tenant, p.unique_k
 DELETE FROM holdfast.jobs WHERE id = ANY (ARRAY(SELECT CAST(value AS uuid) FROM jsonb_array_elements_text(CAST($1 AS jsonb)))) RETURNING CAST(id AS text)
 
 -- name: job_claim
-SELECT * FROM holdfast.job_claim_v1($1, $2, $3, $4, $5, $6)
+SELECT * FROM holdfast.job_claim_v2($1, $2, $3, $4, $5, $6, $7, $8, $9)
 
 -- name: lease_extend
--- The rows are locked in the order of their ids, like a batch of completions: otherwise the two could deadlock.
-WITH held AS (
-    SELECT j.id, b.lease
-      FROM unnest($1::uuid[], $2::uuid[], $3::double precision[]) AS b (id, run_id, lease)
-      JOIN holdfast.jobs j ON j.id = b.id AND j.run_id = b.run_id AND j.state = 'running'
-     ORDER BY j.id FOR NO KEY UPDATE OF j
-)
-UPDATE holdfast.jobs j
-   SET lease_expires_at = coalesce($4, clock_timestamp()) + make_interval(secs => held.lease),
-       last_heartbeat_at = coalesce($4, clock_timestamp())
-  FROM held WHERE j.id = held.id
-RETURNING j.id, j.run_id, j.cancel_requested_at IS NOT NULL, j.cancel_requested_by
+SELECT id, run_id, cancel_requested, cancel_requested_by FROM holdfast.lease_extend_v1($1, $2, $3, $4)
 
 -- name: lease_list
 SELECT id::text, run_id::text, lease_seconds FROM holdfast.jobs WHERE state = 'running' AND locked_by = $1

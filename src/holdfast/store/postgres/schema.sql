@@ -79,15 +79,44 @@ CREATE TABLE holdfast.jobs (
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 1, autovacuum_analyze_scale_factor = 0.05);
 
 -- Exactly what a claim may take, in the order in which it takes it.
-CREATE INDEX jobs_claimable ON holdfast.jobs (queue, priority DESC, run_at, seq) WHERE state = 'queued' AND hold IS NULL;
+CREATE INDEX jobs_claimable ON holdfast.jobs (queue, coalesce(tenant, ''), priority DESC, run_at, seq)
+    WHERE state = 'queued' AND hold IS NULL;
 CREATE INDEX jobs_scheduled ON holdfast.jobs (run_at) WHERE state = 'queued' AND hold = 'time';
 -- lease_expires_at is not in here on purpose: a heartbeat then changes no indexed column and stays a HOT update.
-CREATE INDEX jobs_running ON holdfast.jobs (tenant, queue) WHERE state = 'running';
+-- locked_by is, so that statements that are fenced by `id, run_id, state = 'running'` cannot use this index: with statistics
+-- from a quiet moment the planner takes it for empty, and would scan all running jobs for each row of a batch.
+CREATE INDEX jobs_running ON holdfast.jobs (coalesce(tenant, ''), queue) WHERE state = 'running' AND locked_by IS NOT NULL;
 CREATE UNIQUE INDEX jobs_unique_key ON holdfast.jobs (coalesce(tenant, ''), unique_key)
     WHERE unique_key IS NOT NULL AND state IN ('queued', 'running');
 CREATE INDEX jobs_order_key ON holdfast.jobs (coalesce(tenant, ''), order_key, seq)
     WHERE order_key IS NOT NULL AND (state IN ('queued', 'running') OR (state = 'failed' AND order_blocks));
 CREATE INDEX jobs_failed ON holdfast.jobs (id) WHERE state = 'failed';
+
+CREATE TABLE holdfast.plans (
+    name        text    NOT NULL PRIMARY KEY,
+    max_running integer NOT NULL CHECK (max_running >= 0),
+    queue_depth integer NOT NULL CHECK (queue_depth >= 0),
+    weight      integer NOT NULL DEFAULT 1 CHECK (weight BETWEEN 1 AND 100)
+);
+INSERT INTO holdfast.plans (name, max_running, queue_depth) VALUES ('free', 1, 1000), ('starter', 3, 10000), ('pro', 10, 100000);
+
+CREATE TABLE holdfast.tenants (
+    id          text        NOT NULL PRIMARY KEY,
+    plan        text        NOT NULL DEFAULT 'free' REFERENCES holdfast.plans (name),
+    max_running integer     CHECK (max_running >= 0),
+    queue_depth integer     CHECK (queue_depth >= 0),
+    paused_at   timestamptz,
+    paused_by   text,
+    updated_at  timestamptz NOT NULL
+);
+
+CREATE TABLE holdfast.queues (
+    name        text        NOT NULL PRIMARY KEY,
+    max_running integer     CHECK (max_running >= 0),
+    paused_at   timestamptz,
+    paused_by   text,
+    updated_at  timestamptz NOT NULL
+);
 
 CREATE TABLE holdfast.runs (
     job_id        uuid        NOT NULL REFERENCES holdfast.jobs (id) ON DELETE CASCADE,

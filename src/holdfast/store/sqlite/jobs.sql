@@ -44,7 +44,7 @@ WHERE seq IN (
 );
 
 -- name: job_candidates
--- The front of one queue. Of an ordering key only the oldest is free, and only while none of the key runs.
+-- The front of one tenant in one queue. Of an ordering key only the oldest is free, and only while none of the key runs.
 SELECT seq, coalesce(tenant, '') AS tenant, order_key,
     order_key IS NULL OR (
         NOT EXISTS (
@@ -58,7 +58,8 @@ SELECT seq, coalesce(tenant, '') AS tenant, order_key,
               AND other.seq < job.seq)
     ) AS free
 FROM holdfast_jobs AS job
-WHERE queue = :queue AND state = 'queued' AND hold IS NULL AND task IN (SELECT value FROM json_each(:tasks))
+WHERE queue = :queue AND coalesce(tenant, '') = :lane AND state = 'queued' AND hold IS NULL
+  AND task IN (SELECT value FROM json_each(:tasks))
 ORDER BY priority DESC, run_at, seq
 LIMIT :limit;
 

@@ -1,0 +1,125 @@
+-- name: lanes_after
+-- The next distinct tenants with claimable work in a queue, beginning after :after (null: at the beginning; jobs without a
+-- tenant are the tenant ''). One index probe each, however long their backlogs are.
+WITH RECURSIVE hop (tenant, hops) AS (
+    SELECT (
+        SELECT coalesce(tenant, '') FROM holdfast_jobs
+        WHERE queue = :queue AND state = 'queued' AND hold IS NULL AND coalesce(tenant, '') >= :after AND coalesce(tenant, '') IS NOT :but
+        ORDER BY coalesce(tenant, '') LIMIT 1), 1
+    UNION ALL
+    SELECT (
+        SELECT coalesce(tenant, '') FROM holdfast_jobs
+        WHERE queue = :queue AND state = 'queued' AND hold IS NULL AND coalesce(tenant, '') > hop.tenant
+        ORDER BY coalesce(tenant, '') LIMIT 1), hops + 1
+    FROM hop WHERE hop.tenant IS NOT NULL AND hops < :most
+)
+SELECT tenant FROM hop WHERE tenant IS NOT NULL;
+
+-- name: lanes_room
+-- How many more jobs each of these tenants may run now (null: no limit), and its weight.
+SELECT lane.value AS lane, coalesce(plan.weight, 1) AS weight,
+    CASE
+        WHEN lane.value = '' THEN NULL
+        WHEN tenant.paused_at IS NOT NULL THEN 0
+        ELSE max(0, coalesce(tenant.max_running, plan.max_running) - (
+            SELECT count(*) FROM (
+                SELECT 1 FROM holdfast_jobs WHERE state = 'running' AND coalesce(holdfast_jobs.tenant, '') = lane.value
+                LIMIT coalesce(tenant.max_running, plan.max_running))))
+    END AS room
+FROM json_each(:lanes) AS lane
+LEFT JOIN holdfast_tenants AS tenant ON tenant.id = lane.value
+LEFT JOIN holdfast_plans AS plan ON plan.name = coalesce(tenant.plan, 'free')
+ORDER BY lane.key;
+
+-- name: queue_get
+SELECT asked.name, queue.max_running AS "limit",
+    CASE WHEN queue.max_running IS NULL THEN 0 ELSE (
+        SELECT count(*) FROM (
+            SELECT 1 FROM holdfast_jobs WHERE state = 'running' AND holdfast_jobs.queue = asked.name LIMIT queue.max_running))
+    END AS running, queue.paused_at, queue.paused_by
+FROM (SELECT :queue AS name) AS asked LEFT JOIN holdfast_queues AS queue ON queue.name = asked.name;
+
+-- name: queue_list
+SELECT name, max_running AS "limit",
+    CASE WHEN max_running IS NULL THEN 0 ELSE (
+        SELECT count(*) FROM (
+            SELECT 1 FROM holdfast_jobs WHERE state = 'running' AND queue = holdfast_queues.name LIMIT holdfast_queues.max_running))
+    END AS running, paused_at, paused_by
+FROM holdfast_queues ORDER BY name;
+
+-- name: queue_set
+INSERT INTO holdfast_queues (name, max_running, updated_at) VALUES (:queue, :max_running, :now)
+ON CONFLICT (name) DO UPDATE SET max_running = excluded.max_running, updated_at = excluded.updated_at;
+
+-- name: queue_pause
+INSERT INTO holdfast_queues (name, paused_at, paused_by, updated_at)
+VALUES (:queue, CASE WHEN :paused THEN :now END, CASE WHEN :paused THEN :by END, :now)
+ON CONFLICT (name) DO UPDATE SET
+    paused_at = CASE WHEN :paused THEN coalesce(paused_at, excluded.paused_at) END,
+    paused_by = CASE WHEN :paused THEN coalesce(paused_by, excluded.paused_by) END, updated_at = excluded.updated_at;
+
+-- name: tenant_get
+SELECT asked.id, coalesce(tenant.plan, 'free') AS plan, coalesce(tenant.max_running, plan.max_running) AS "limit",
+    coalesce(tenant.queue_depth, plan.queue_depth) AS queue_depth,
+    (SELECT count(*) FROM (
+        SELECT 1 FROM holdfast_jobs WHERE state = 'running' AND coalesce(holdfast_jobs.tenant, '') = asked.id
+        LIMIT coalesce(tenant.max_running, plan.max_running))) AS running, tenant.paused_at, tenant.paused_by
+FROM (SELECT :tenant AS id) AS asked
+LEFT JOIN holdfast_tenants AS tenant ON tenant.id = asked.id
+LEFT JOIN holdfast_plans AS plan ON plan.name = coalesce(tenant.plan, 'free');
+
+-- name: tenant_list
+SELECT tenant.id, tenant.plan, coalesce(tenant.max_running, plan.max_running) AS "limit",
+    coalesce(tenant.queue_depth, plan.queue_depth) AS queue_depth,
+    (SELECT count(*) FROM (
+        SELECT 1 FROM holdfast_jobs WHERE state = 'running' AND coalesce(holdfast_jobs.tenant, '') = tenant.id
+        LIMIT coalesce(tenant.max_running, plan.max_running))) AS running, tenant.paused_at, tenant.paused_by
+FROM holdfast_tenants AS tenant JOIN holdfast_plans AS plan ON plan.name = tenant.plan
+WHERE :after IS NULL OR tenant.id > :after ORDER BY tenant.id LIMIT :limit;
+
+-- name: tenant_set
+-- Null plan: as it was. The flags say whether a number is mentioned at all; null is a value (as the plan says).
+INSERT INTO holdfast_tenants (id, plan, max_running, queue_depth, updated_at)
+VALUES (:tenant, coalesce(:plan, 'free'), :max_running, :queue_depth, :now)
+ON CONFLICT (id) DO UPDATE SET
+    plan = coalesce(:plan, plan), max_running = CASE WHEN :set_max_running THEN excluded.max_running ELSE max_running END,
+    queue_depth = CASE WHEN :set_queue_depth THEN excluded.queue_depth ELSE queue_depth END, updated_at = excluded.updated_at;
+
+-- name: tenant_pause
+INSERT INTO holdfast_tenants (id, paused_at, paused_by, updated_at)
+VALUES (:tenant, CASE WHEN :paused THEN :now END, CASE WHEN :paused THEN :by END, :now)
+ON CONFLICT (id) DO UPDATE SET
+    paused_at = CASE WHEN :paused THEN coalesce(paused_at, excluded.paused_at) END,
+    paused_by = CASE WHEN :paused THEN coalesce(paused_by, excluded.paused_by) END, updated_at = excluded.updated_at;
+
+-- name: tenant_depth
+-- Claimable jobs only: those that wait for their time or their turn are not a backlog. The queues are found by hopping.
+WITH RECURSIVE known (queue) AS (
+    SELECT (SELECT queue FROM holdfast_jobs WHERE state = 'queued' AND hold IS NULL ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT queue FROM holdfast_jobs WHERE state = 'queued' AND hold IS NULL AND queue > known.queue ORDER BY queue LIMIT 1)
+    FROM known WHERE known.queue IS NOT NULL
+)
+SELECT count(*) AS depth FROM (
+    SELECT 1 FROM known JOIN holdfast_jobs AS job
+    WHERE job.queue = known.queue AND job.state = 'queued' AND job.hold IS NULL AND coalesce(job.tenant, '') = :tenant
+    LIMIT :cap);
+
+-- name: tenant_running
+SELECT id FROM holdfast_jobs WHERE state = 'running' AND coalesce(tenant, '') = :tenant ORDER BY started_at, seq LIMIT :limit;
+
+-- name: plan_set
+INSERT INTO holdfast_plans (name, max_running, queue_depth, weight) VALUES (:name, :max_running, :queue_depth, :weight)
+ON CONFLICT (name) DO UPDATE
+SET max_running = excluded.max_running, queue_depth = excluded.queue_depth, weight = excluded.weight;
+
+-- name: plan_list
+SELECT name, max_running, queue_depth, weight FROM holdfast_plans ORDER BY max_running, name;
+
+-- name: order_ahead
+-- Whichever runs, else the oldest.
+SELECT other.id FROM holdfast_jobs AS job
+JOIN holdfast_jobs AS other ON coalesce(other.tenant, '') = coalesce(job.tenant, '') AND other.order_key = job.order_key
+    AND other.id <> job.id AND (other.state IN ('queued', 'running') OR (other.state = 'failed' AND other.order_blocks))
+    AND (other.seq < job.seq OR other.state = 'running')
+WHERE job.id = :id AND job.order_key IS NOT NULL ORDER BY (other.state = 'running') DESC, other.seq LIMIT 1;

@@ -1,0 +1,125 @@
+"""Tenants, plans and queues: who may run how much at once, and what is paused. The limits themselves live in the claim."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
+
+from holdfast.errors import InvalidOption
+from holdfast.store.protocol import UNCHANGED, Plan, Queue, Store, Tenant, Unchanged
+
+T = TypeVar("T")
+
+NAME_CHARS_MAX = 200
+NUMBER_MAX = 2**31 - 1
+
+
+class Platform(Protocol):
+    @property
+    def store(self) -> Store: ...
+
+    def call_sync(self, work: Coroutine[Any, Any, T]) -> T: ...
+
+
+class Tenants:
+    """`hf.tenants`. A tenant that nobody has set counts as one on the free plan."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+
+    async def set(
+        self,
+        tenant: str,
+        *,
+        plan: str | Unchanged = UNCHANGED,
+        limit: int | None | Unchanged = UNCHANGED,
+        queue_depth: int | None | Unchanged = UNCHANGED,
+        by: str | None = None,
+    ) -> Tenant:
+        """Change a tenant's plan or its own numbers (None: as the plan says). Holds from the next claim on."""
+        _check_name("tenant", tenant)
+        _check_number("limit", limit)
+        _check_number("queue_depth", queue_depth)
+        if plan is not UNCHANGED and plan not in {known.name for known in await self._platform.store.plan_list()}:
+            names = ", ".join(sorted(known.name for known in await self._platform.store.plan_list()))
+            raise InvalidOption(f"There is no plan called {plan!r}; the plans are {names}.")
+        return await self._platform.store.tenant_set(tenant, plan=plan, max_running=limit, queue_depth=queue_depth, by=by)
+
+    async def get(self, tenant: str) -> Tenant:
+        return await self._platform.store.tenant_get(tenant)
+
+    async def list(self, *, after: str | None = None, limit: int = 50) -> list[Tenant]:
+        """Those that were set, by name."""
+        return await self._platform.store.tenant_list(after=after, limit=limit)
+
+    async def pause(self, tenant: str, *, by: str | None = None) -> Tenant:
+        """Nothing of this tenant is claimed any more; what runs goes on."""
+        _check_name("tenant", tenant)
+        return await self._platform.store.tenant_pause(tenant, paused=True, by=by)
+
+    async def resume(self, tenant: str, *, by: str | None = None) -> Tenant:
+        return await self._platform.store.tenant_pause(tenant, paused=False, by=by)
+
+    def set_sync(self, tenant: str, **changes: Any) -> Tenant:
+        return self._platform.call_sync(self.set(tenant, **changes))
+
+    def get_sync(self, tenant: str) -> Tenant:
+        return self._platform.call_sync(self.get(tenant))
+
+
+class Plans:
+    """`hf.plans`. There are free (1 running), starter (3) and pro (10) to begin with."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+
+    async def set(self, name: str, *, running: int, queue_depth: int, weight: int = 1) -> Plan:
+        """`weight`: how many jobs a tenant of this plan gets at each turn, where tenants compete."""
+        _check_name("plan", name)
+        _check_number("running", running)
+        _check_number("queue_depth", queue_depth)
+        if not isinstance(weight, int) or not 1 <= weight <= 100:
+            raise InvalidOption(f"weight must be a whole number from 1 to 100, not {weight!r}.")
+        return await self._platform.store.plan_set(Plan(name, running, queue_depth, weight))
+
+    async def list(self) -> list[Plan]:
+        return await self._platform.store.plan_list()
+
+
+class Queues:
+    """`hf.queues`. A queue that nobody has set has no limit."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+
+    async def set(self, queue: str, *, limit: int | None, by: str | None = None) -> Queue:
+        """At most `limit` jobs of this queue run at once, whatever the number of workers; None: no limit."""
+        _check_name("queue", queue)
+        _check_number("limit", limit)
+        return await self._platform.store.queue_set(queue, max_running=limit, by=by)
+
+    async def get(self, queue: str) -> Queue:
+        return await self._platform.store.queue_get(queue)
+
+    async def list(self) -> list[Queue]:
+        """Those that were set, by name."""
+        return await self._platform.store.queue_list()
+
+    async def pause(self, queue: str, *, by: str | None = None) -> Queue:
+        _check_name("queue", queue)
+        return await self._platform.store.queue_pause(queue, paused=True, by=by)
+
+    async def resume(self, queue: str, *, by: str | None = None) -> Queue:
+        return await self._platform.store.queue_pause(queue, paused=False, by=by)
+
+
+def _check_name(what: str, name: object) -> None:
+    if not isinstance(name, str) or not name or len(name) > NAME_CHARS_MAX or "\x00" in name:
+        raise InvalidOption(f"A {what} is named by 1 to {NAME_CHARS_MAX} characters without NUL, not {name!r:.50}.")
+
+
+def _check_number(what: str, number: object) -> None:
+    if number is None or number is UNCHANGED:
+        return
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= NUMBER_MAX:
+        raise InvalidOption(f"{what} must be a whole number of 0 or more, or None, not {number!r:.50}.")
