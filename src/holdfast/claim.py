@@ -22,6 +22,10 @@ class Pace:
         weight = min(0.5, 0.05 * jobs)
         self._mean += weight * (seconds / jobs - self._mean)
 
+    def stalled(self) -> None:
+        """No job has ended for long: claim nothing ahead until some have."""
+        self._mean = max(self._mean, AHEAD_SECONDS)
+
     def room(self, busy: int, waiting: int) -> int:
         """How many jobs to claim, with `busy` slots running and `waiting` jobs claimed but not started."""
         ahead = min(AHEAD_MAX, int(self._concurrency * AHEAD_SECONDS / max(self._mean, 1e-6)) - self._concurrency)

@@ -28,6 +28,9 @@ WITH asked AS (
 )
 SELECT CAST(p.id AS text), CAST(p.run_id AS text), p.state, p.tenant, p.unique_key, (SELECT count(*) FROM told) FROM placed p
 
+-- name: job_inserted
+SELECT CAST(id AS text), CAST(run_id AS text), state, tenant, unique_key FROM holdfast.jobs WHERE id = ANY ($1::uuid[])
+
 -- name: job_forget
 -- Takes back what a refused enqueue_many has just written in the caller's transaction.
 DELETE FROM holdfast.jobs WHERE id = ANY (ARRAY(SELECT CAST(value AS uuid) FROM jsonb_array_elements_text(CAST($1 AS jsonb)))) RETURNING CAST(id AS text)
@@ -36,18 +39,7 @@ DELETE FROM holdfast.jobs WHERE id = ANY (ARRAY(SELECT CAST(value AS uuid) FROM 
 SELECT * FROM holdfast.job_claim_v1($1, $2, $3, $4, $5, $6)
 
 -- name: lease_extend
--- The rows are locked in the order of their ids, like a batch of completions: otherwise the two could deadlock.
-WITH held AS (
-    SELECT j.id, b.lease
-      FROM unnest($1::uuid[], $2::uuid[], $3::double precision[]) AS b (id, run_id, lease)
-      JOIN holdfast.jobs j ON j.id = b.id AND j.run_id = b.run_id AND j.state = 'running'
-     ORDER BY j.id FOR NO KEY UPDATE OF j
-)
-UPDATE holdfast.jobs j
-   SET lease_expires_at = coalesce($4, clock_timestamp()) + make_interval(secs => held.lease),
-       last_heartbeat_at = coalesce($4, clock_timestamp())
-  FROM held WHERE j.id = held.id
-RETURNING j.id, j.run_id, j.cancel_requested_at IS NOT NULL, j.cancel_requested_by
+SELECT id, run_id, cancel_requested, cancel_requested_by FROM holdfast.lease_extend_v1($1, $2, $3, $4)
 
 -- name: lease_list
 SELECT id::text, run_id::text, lease_seconds FROM holdfast.jobs WHERE state = 'running' AND locked_by = $1
@@ -81,11 +73,21 @@ UPDATE holdfast.jobs SET progress = coalesce($3, progress), stage = coalesce($4,
 
 -- name: job_prune
 -- Ids carry the time they were made, so the primary key finds old rows without an index of their own.
-DELETE FROM holdfast.jobs
- WHERE id = ANY (ARRAY(
-    SELECT id FROM holdfast.jobs
-     WHERE id < $1 AND ((state IN ('completed', 'cancelled') AND finished_at < $2) OR (state = 'failed' AND finished_at < $3))
-     ORDER BY id LIMIT $4 FOR UPDATE SKIP LOCKED))
+-- Runs and steps go by their foreign keys; logs have none, because every line would pay for it.
+WITH gone AS (
+    DELETE FROM holdfast.jobs
+     WHERE id = ANY (ARRAY(
+        SELECT id FROM holdfast.jobs
+         WHERE id < $1 AND ((state IN ('completed', 'cancelled') AND finished_at < $2) OR (state = 'failed' AND finished_at < $3))
+         ORDER BY id LIMIT $4 FOR UPDATE SKIP LOCKED))
+    RETURNING id, run_id
+), gone_logs AS (
+    DELETE FROM holdfast.logs
+     WHERE run_id = ANY (ARRAY(
+        SELECT run_id FROM gone UNION SELECT r.run_id FROM holdfast.runs r WHERE r.job_id = ANY (ARRAY(SELECT id FROM gone))))
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM gone_logs)
 
 -- name: job_get
 SELECT id::text, queue, task, state, run_id::text, attempt, max_attempts, run_no, priority, tenant, project, actor, args::text, hold,
