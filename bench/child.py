@@ -8,6 +8,7 @@ import resource
 import sqlite3
 import sys
 import threading
+import time
 from collections import Counter
 from typing import Any
 
@@ -26,20 +27,21 @@ async def drain(url: str, concurrency: str) -> dict[str, Any]:
     _wait_for_go()
     before = _cpu()
     end = await app.run_worker(concurrency=int(concurrency), exit_when_idle=0.0)
-    used = _cpu() - before
+    answer = {"ended": time.monotonic(), "cpu": _cpu() - before, "jobs": end.jobs}
     await app.aclose()
-    return {"jobs": end.jobs, "cpu": used}
+    return answer
 
 
 async def drain_floor(url: str) -> dict[str, Any]:
-    floor: Floor = SqliteFloor(path_of(url)) if url.startswith("sqlite:") else PostgresFloor(url)
+    floor: Floor
+    floor = SqliteFloor(path_of(url)) if url.startswith("sqlite:") else PostgresFloor(url)
     await floor.open()
     _wait_for_go()
     before = _cpu()
     done = await floor.drain()
-    used = _cpu() - before
+    answer = {"ended": time.monotonic(), "cpu": _cpu() - before, "jobs": done}
     await floor.close()
-    return {"jobs": done, "cpu": used}
+    return answer
 
 
 async def work_until_told(url: str) -> dict[str, Any]:
@@ -68,7 +70,7 @@ def _count_statements() -> None:
     connect = sqlite3.connect
 
     def connect_and_count(*args: Any, **kwargs: Any) -> sqlite3.Connection:
-        connection = connect(*args, **kwargs)
+        connection: sqlite3.Connection = connect(*args, **kwargs)
         connection.set_trace_callback(lambda sql: statements.update([" ".join(sql.split()[:2])]))
         return connection
 

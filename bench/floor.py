@@ -29,7 +29,7 @@ class Floor(Protocol):
 
 
 class PostgresFloor:
-    batch_ways = ("jsonb", "unnest", "COPY")
+    batch_ways: tuple[str, ...] = ("jsonb", "unnest", "COPY")
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -42,7 +42,8 @@ class PostgresFloor:
 
     async def create(self) -> None:
         await self._pool.execute(
-            "CREATE TABLE floor (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, state text NOT NULL DEFAULT 'queued', payload jsonb);"
+            "CREATE TABLE floor (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
+            "state text NOT NULL DEFAULT 'queued', payload jsonb);"
             "CREATE INDEX floor_queued ON floor (id) WHERE state = 'queued'"
         )
 
@@ -80,7 +81,7 @@ class PostgresFloor:
 class SqliteFloor:
     """One connection, one statement per transaction."""
 
-    batch_ways = ("json_each", "executemany")
+    batch_ways: tuple[str, ...] = ("json_each", "executemany")
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -120,7 +121,8 @@ class SqliteFloor:
         ):
             ids = json.dumps([row[0] for row in rows])
             self._transact(
-                "UPDATE floor SET state = 'completed' WHERE id IN (SELECT value FROM json_each(?)) AND state = 'running' RETURNING id",
+                "UPDATE floor SET state = 'completed' WHERE id IN (SELECT value FROM json_each(?)) AND state = 'running' "
+                "RETURNING id",
                 ids,
             )
             done += len(rows)

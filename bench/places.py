@@ -13,10 +13,8 @@ from typing import Any, Protocol
 import asyncpg
 
 from bench.app import make_app
-from bench.floor import Floor, PostgresFloor, SqliteFloor
+from bench.floor import BATCH, Floor, PostgresFloor, SqliteFloor
 from tests.support.postgres import OwnServer
-
-BATCH = 1000
 
 
 class Place(Protocol):
@@ -56,6 +54,7 @@ class PostgresPlace:
         # Who said it is in front of every line of the log: the idle metric counts the statements of one database there.
         self.server = OwnServer(shared_buffers="256MB", max_wal_size="4GB", log_line_prefix="%d/%a=").start()
         self.admin: Any = await asyncpg.connect(self.server.url)
+        self._postmaster = _parent_of(await self.admin.fetchval("SELECT pg_backend_pid()"))
         self._template = await self._create("template0")
         app = make_app(self._template)
         await app.migrate()
@@ -106,8 +105,8 @@ class PostgresPlace:
         connection: Any = await asyncpg.connect(url)
         try:
             found = await connection.fetchrow(
-                "SELECT sum(n_tup_ins)::bigint AS inserted, sum(n_tup_upd)::bigint AS updated, sum(n_tup_hot_upd)::bigint AS hot, "
-                "sum(n_tup_del)::bigint AS deleted FROM pg_stat_user_tables"
+                "SELECT sum(n_tup_ins)::bigint AS inserted, sum(n_tup_upd)::bigint AS updated, "
+                "sum(n_tup_hot_upd)::bigint AS hot, sum(n_tup_del)::bigint AS deleted FROM pg_stat_user_tables"
             )
             return dict(found)
         finally:
@@ -115,9 +114,9 @@ class PostgresPlace:
 
     def cpu_seconds(self) -> float:
         """Of the whole server; that of backends which have ended is in their parent's account."""
-        postmaster = int(self.server.data_folder.joinpath("postmaster.pid").read_text().splitlines()[0])
-        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
-        return cpu_seconds(postmaster, with_ended_children=True) + sum(cpu_seconds(int(child)) for child in children)
+        pid = self._postmaster
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return cpu_seconds(pid, with_ended_children=True) + sum(cpu_seconds(int(child)) for child in children)
 
 
 class SqlitePlace:
@@ -142,8 +141,7 @@ class SqlitePlace:
     async def copy_of(self, url: str) -> str:
         copy = self._next()
         shutil.copyfile(path_of(url), path_of(copy))
-        with open(path_of(copy), "rb+") as file:  # otherwise the first commits pay for writing out the copy
-            os.fsync(file.fileno())
+        os.sync()  # otherwise the first commits pay for writing out the copy
         return copy
 
     def _next(self) -> str:
@@ -180,11 +178,20 @@ def path_of(url: str) -> str:
 
 
 def cpu_seconds(pid: int, *, with_ended_children: bool = False) -> float:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except FileNotFoundError:
-        return 0.0
+    fields = _stat(pid)
     return sum(map(int, fields[11 : 15 if with_ended_children else 13])) / os.sysconf("SC_CLK_TCK")
+
+
+def _parent_of(pid: int) -> int:
+    return int(_stat(pid)[1])
+
+
+def _stat(pid: int) -> list[str]:
+    """From the third field on, the state; nothing once the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return []
 
 
 async def filled(place: Place, jobs: int) -> str:
@@ -197,5 +204,3 @@ async def filled(place: Place, jobs: int) -> str:
     await app.aclose()
     await place.settle(url)
     return url
-
-

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import reprlib
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
-from holdfast import enqueue, prune
+import msgspec
+
+from holdfast import codec, enqueue, prune
 from holdfast import reap as rescue
 from holdfast.clock import DatabaseClock
 from holdfast.errors import ConfigError, InvalidOption, JobCancelled, JobFailed, ResultTimeout, UnknownTask
 from holdfast.extension import Extension
+from holdfast.ids import is_uuid
 from holdfast.job import Event, Job, LogLine, Run, State
 from holdfast.portal import Portal
 from holdfast.processes.worker import Worker, WorkerEnd
 from holdfast.settings import Settings, load_settings, parse_database_url
 from holdfast.store.protocol import JobFilter, Store, Transaction, WorkerRow
-from holdfast.task import JobSpec, Task, TaskMaker
+from holdfast.task import NAME_CHARS_MAX, JobSpec, Task, TaskMaker
+from holdfast.tenants import Plans, Queues, Tenants
+from holdfast.why import Why, why_job, why_tenant
 
 T = TypeVar("T")
 
@@ -37,6 +43,9 @@ class Holdfast:
         """By name, and by every alias."""
         self.extensions: dict[str, Extension] = {}
         self.task = TaskMaker(self, self._add_task)
+        self.tenants = Tenants(self)
+        self.plans = Plans(self)
+        self.queues = Queues(self)
         self._portal = Portal()
         self._workers: set[Worker] = set()
 
@@ -82,8 +91,9 @@ class Holdfast:
         return self.store.transaction()
 
     async def aclose(self) -> None:
+        """Workers of this object are stopped first, with their grace period."""
         for worker in list(self._workers):
-            worker.stop()
+            await worker.stop_and_wait()
         await self.store.close()
         if self._portal.started:
             await asyncio.to_thread(self._close_portal)
@@ -94,6 +104,8 @@ class Holdfast:
 
     def _close_portal(self) -> None:
         if self._portal.started:
+            for worker in list(self._workers):
+                self._portal.call(worker.stop_and_wait())
             self._portal.call(self.store.close())
             self._portal.close()
 
@@ -136,10 +148,9 @@ class Holdfast:
         """Newest first. `where`: state, queue, task, tenant, project, tag, after, before."""
         if not 1 <= limit <= LIST_MAX:
             raise InvalidOption(f"limit must lie between 1 and {LIST_MAX}, not {limit}")
-        try:
-            wanted = JobFilter(**{**where, "state": State(where["state"]) if where.get("state") else None})
-        except (TypeError, ValueError) as error:
-            raise InvalidOption(f"jobs cannot be filtered like this: {error}") from None
+        wanted = _filter_of(where)
+        if cursor is not None and not is_uuid(cursor):
+            raise InvalidOption(f"cursor must be the id of a job, not {reprlib.repr(cursor)}")
         return [self._ours(job) for job in await self.store.job_list(wanted, cursor=cursor, limit=limit)]
 
     async def runs(self, job_id: str) -> list[Run]:
@@ -152,16 +163,24 @@ class Holdfast:
     async def logs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[LogLine]:
         return await self.store.log_read(run_id, after=after, limit=limit)
 
+    async def why(self, job_id: str) -> Why:
+        """What holds this job, in one sentence."""
+        return await why_job(self.store, job_id, self.clock.now())
+
+    async def why_tenant(self, tenant: str) -> Why:
+        """What holds this tenant's jobs, in one sentence."""
+        return await why_tenant(self.store, tenant)
+
     async def workers(self) -> list[WorkerRow]:
         return await self.store.worker_list()
 
     async def cancel(self, job_id: str, *, by: str | None = None) -> Job[Any]:
         """A queued job is cancelled at once; a running one is asked to stop and is *cancelling* until it does."""
-        return self._ours(await self.store.job_cancel(job_id, by))
+        return self._ours(await self.store.job_cancel(job_id, _person(by)))
 
     async def retry(self, job_id: str, *, by: str | None = None) -> Job[Any]:
         """Queue a failed or cancelled job anew; its attempts start again at 0, its history stays."""
-        return self._ours(await self.store.job_retry_if_ended(job_id, by))
+        return self._ours(await self.store.job_retry_if_ended(job_id, _person(by)))
 
     async def wait_for_result(self, job_id: str, *, timeout: float | None = None) -> Any:
         """What the task returned; raises JobFailed, JobCancelled or ResultTimeout."""
@@ -267,8 +286,33 @@ class Holdfast:
     ) -> WorkerEnd:
         return self.call_sync(self.run_worker(queues=queues, concurrency=concurrency, exit_when_idle=exit_when_idle))
 
+    def why_sync(self, job_id: str) -> Why:
+        return self.call_sync(self.why(job_id))
+
     def reap_sync(self) -> rescue.ReapReport:
         return self.call_sync(self.reap())
+
+
+def _filter_of(where: dict[str, Any]) -> JobFilter:
+    try:
+        JobFilter(**where)  # refuses unknown names, which convert would pass over
+        wanted = msgspec.convert(where, JobFilter)
+    except (TypeError, ValueError) as error:
+        raise InvalidOption(f"jobs cannot be filtered like this: {error}") from None
+    for name in ("queue", "task", "tenant", "project", "tag"):
+        _text(name, getattr(wanted, name))
+    return wanted
+
+
+def _person(by: str | None) -> str | None:
+    return _text("by", by)
+
+
+def _text(name: str, value: str | None) -> str | None:
+    try:
+        return None if value is None else str(codec.text(NAME_CHARS_MAX)(value))
+    except ValueError as wrong:
+        raise InvalidOption(f"{name} must be {wrong}, not {reprlib.repr(value)}") from None
 
 
 def _open_store(settings: Settings, clock: DatabaseClock) -> Store:

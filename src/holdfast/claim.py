@@ -30,6 +30,10 @@ class Pace:
         weight = min(0.5, 0.05 * jobs)
         self._mean += weight * (seconds / jobs - self._mean)
 
+    def stalled(self) -> None:
+        """No job has ended for long: claim nothing ahead until some have."""
+        self._mean = max(self._mean, AHEAD_SECONDS)
+
     def room(self, busy: int, waiting: int) -> int:
         """How many jobs to claim, with `busy` slots running and `waiting` jobs claimed but not started."""
         ahead = min(AHEAD_MAX, int(self._concurrency * AHEAD_SECONDS / max(self._mean, 1e-6)) - self._concurrency)
@@ -69,6 +73,7 @@ class Rotation:
         self._hops = HOPS
         self._dry = False
         self._hints: dict[str, None] = {}
+        self._full_queues: set[str] = set()
 
     def next_question(self) -> tuple[int, list[str]]:
         """How many tenants to look at on the way round, and which besides."""
@@ -81,6 +86,7 @@ class Rotation:
         """Seconds until it is worth asking again by oneself, None: not before something changes."""
         for turn in claim.turns:
             self.cursors[turn.queue] = turn.cursor
+        self._full_queues = {turn.queue for turn in claim.turns if turn.full}
         if len(claim.jobs) == asked_for:
             self._dry = False
             return 0.0
@@ -92,6 +98,16 @@ class Rotation:
         if self._hints or (hops and not around):
             return 0.0
         return BUSY_SECONDS if busy else None
+
+    def freed(self, queue: str, tenant: str | None) -> bool:
+        """A job has ended: whether that makes it worth asking. Only limits are lifted by it."""
+        if queue in self._full_queues:
+            self.look_everywhere()  # the room belongs to whoever is next in the queue, not to the tenant it came from
+        elif tenant is not None:
+            self.look_at(tenant)
+        else:
+            return False
+        return True
 
     def look_everywhere(self) -> None:
         self._dry = False

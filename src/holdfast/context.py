@@ -25,6 +25,7 @@ class Link(Protocol):
 
     cancelled: bool
     cancelled_by: str | None
+    completed_in_tx: bool
 
     def log(self, level: str, message: str, step: str | None, duration_ms: float | None, metadata: dict[str, Any]) -> None: ...
     def progress(self, fraction: float | None, stage: str | None) -> None: ...
@@ -62,13 +63,12 @@ class RunLog:
 class CurrentRun:
     """The run that is executing this code. Never kept beyond it."""
 
-    __slots__ = ("_claimed", "_link", "_platform", "completed_in_tx")
+    __slots__ = ("_claimed", "_link", "_platform")
 
     def __init__(self, claimed: Claimed, link: Link, platform: Platform) -> None:
         self._claimed = claimed
         self._link = link
         self._platform = platform
-        self.completed_in_tx = False
 
     @property
     def job_id(self) -> str:
@@ -138,14 +138,14 @@ class CurrentRun:
         caller = caller_of(tx)
         if caller.kind != self._platform.store.name:
             raise InvalidOption(f"tx is a connection to {caller.kind}, but the jobs are stored in {self._platform.store.name}.")
-        data = None if result is None else codec.encode(result).decode()
+        data = None if result is None else _json_of(result, "complete: the result").decode()
         ordered = self._claimed.order_key is not None
         return caller, self._platform.store.complete_statement(Completion(self.job_id, self.run_id, data, ordered))
 
     def _completed(self, rows: Any) -> None:
         if not rows:
             raise LeaseLost(f"job {self.job_id} is no longer held by this run; roll your transaction back")
-        self.completed_in_tx = True
+        self._link.completed_in_tx = True
 
 
 current_run: ContextVar[CurrentRun] = ContextVar("holdfast_current_run")
@@ -192,15 +192,18 @@ def step_sync(name: str, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) 
 
 async def _remember(run: CurrentRun, name: str, fingerprint: str, value: Any) -> Any:
     """The value comes back as its JSON form, as a later attempt would see it, so that both behave alike."""
-    data = codec.encode(value)
+    data = _json_of(value, f"step {name}: the result")
     if not await run._platform.store.step_save_if_leased(run.job_id, run.run_id, name, fingerprint, data.decode()):
         raise LeaseLost(f"job {run.job_id} is no longer held by this run")
     return codec.decode(data)
 
 
 def _fingerprint(name: str, args: Any, kwargs: Any) -> str:
+    return hashlib.sha256(_json_of([args, kwargs], f"step {name}: the list of arguments")).hexdigest()[:32]
+
+
+def _json_of(value: Any, what: str) -> bytes:
     try:
-        data = codec.encode([args, kwargs])
+        return codec.encode(value)
     except codec.NotJson as error:
-        raise InvalidOption(f"step {name}: the arguments {error}; a step can only be remembered by JSON arguments") from error
-    return hashlib.sha256(data).hexdigest()[:32]
+        raise InvalidOption(f"{what} {error}; it is stored, so it must be plain data") from error

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
+import re
+import reprlib
 from collections.abc import Callable
 
-from holdfast.errors import (
-    Abort,
-    InvalidArguments,
-    JobCancelled,
-    LeaseLost,
-    RetryLater,
-    Snooze,
-    StorageError,
-    StorageUnavailable,
-)
+from holdfast import codec
+from holdfast.errors import Abort, HoldfastError, InvalidOption, JobCancelled, RetryLater, Snooze, StorageUnavailable
 from holdfast.redact import redact
+from holdfast.runlog import shown, storable
 from holdfast.settings import Settings
 from holdfast.store.protocol import Claimed, Completion, Departure, Leaving, Store
 from holdfast.task import TaskSpec, retry_delay
@@ -25,12 +21,19 @@ from holdfast.task import TaskSpec, retry_delay
 log = logging.getLogger("holdfast")
 
 MESSAGE_CHARS_MAX = 2000
+CODE_CHARS_MAX = 100
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _RETRY_SECONDS_MAX = 5.0
 _rng = random.Random()
+os.register_at_fork(after_in_child=_rng.seed)  # or the workers of one supervisor would draw the same delays
 
 
 class DeadlineExceeded(Exception):
     """The run took longer than its task allows."""
+
+
+class ArgumentsUnfit(Exception):
+    """The job's stored arguments do not fit the task's signature, which has changed since."""
 
 
 class ResultUnusable(Exception):
@@ -49,22 +52,49 @@ class ProcessDied(Exception):
         self.code = code
 
 
-def departure_of(error: BaseException, claimed: Claimed, task: TaskSpec, settings: Settings) -> Departure:
-    """The one place that decides what an exception means."""
-    if isinstance(error, Snooze):
-        return _leave(claimed, Leaving.SNOOZE, delay=max(0.0, error.delay), keep_attempt=False)
-    if isinstance(error, JobCancelled):
+def departure_of(
+    error: BaseException, claimed: Claimed, task: TaskSpec, settings: Settings, *, cancelled: bool = False
+) -> Departure:
+    """The one place that decides what an exception means. It always answers: a run without an end would hang for ever.
+
+    `cancelled`: somebody asked this very run to stop. Without that, a JobCancelled comes from another job's result.
+    """
+    if cancelled and isinstance(error, JobCancelled):
         return _leave(claimed, Leaving.CANCEL)
-    if isinstance(error, InvalidArguments):
-        return _leave(claimed, Leaving.FAIL, error.code, error, keep_attempt=False)
+    try:
+        departure = _meaning_of(error, claimed, task, settings)
+    except BaseException:  # a backoff function or a class of the user's own that raises while it is asked
+        departure = _again(claimed, "task_error", error, settings.backoff_base)
+    if cancelled:
+        departure.how = Leaving.CANCEL
+    return departure
+
+
+def _meaning_of(error: BaseException, claimed: Claimed, task: TaskSpec, settings: Settings) -> Departure:
+    if isinstance(error, (Snooze, RetryLater)):
+        delay = _wait_of(error)
+        if delay is None:
+            wanted = f"takes a number of seconds up to {codec.SECONDS_MAX:.0f}, not {reprlib.repr(error.delay)}"
+            error = InvalidOption(f"{type(error).__name__} {wanted}")
+        elif isinstance(error, Snooze):
+            return _leave(claimed, Leaving.SNOOZE, delay=delay, keep_attempt=False)
+        else:
+            return _again(claimed, error.code, error, delay)
+    if isinstance(error, ArgumentsUnfit):
+        return _leave(claimed, Leaving.FAIL, "args_invalid", error, keep_attempt=False)
     if isinstance(error, (Abort, ResultUnusable)):
         return _leave(claimed, Leaving.FAIL, error.code, error)
-    if isinstance(error, RetryLater):
-        return _again(claimed, error.code, error, max(0.0, error.delay))
     if isinstance(error, task.permanent):
         return _leave(claimed, Leaving.FAIL, _code_of(error), error)
     delay = retry_delay(task, claimed.attempt, settings.backoff_base, settings.backoff_max, _rng)
     return _again(claimed, _code_of(error), error, delay)
+
+
+def _wait_of(error: Snooze | RetryLater) -> float | None:
+    """None where it is no number of seconds that a database could add to a time."""
+    delay = error.delay
+    is_number = isinstance(delay, (int, float)) and delay <= codec.SECONDS_MAX
+    return max(0.0, float(delay)) if is_number else None
 
 
 def _again(claimed: Claimed, code: str, error: BaseException, delay: float) -> Departure:
@@ -88,7 +118,7 @@ def _leave(
         run_id=claimed.run_id,
         how=how,
         delay=delay,
-        error_code=code,
+        error_code=None if code is None else storable(shown(code))[:CODE_CHARS_MAX],
         error_message=message,
         keep_attempt=keep_attempt,
     )
@@ -97,9 +127,7 @@ def _leave(
 def _code_of(error: BaseException) -> str:
     if isinstance(error, DeadlineExceeded):
         return "deadline_exceeded"
-    if isinstance(error, ProcessDied):
-        return error.code
-    if isinstance(error, LeaseLost):
+    if isinstance(error, (ProcessDied, HoldfastError)):
         return error.code
     if isinstance(error, MemoryError):
         return "out_of_memory"
@@ -112,14 +140,12 @@ def _code_of(error: BaseException) -> str:
 
 def one_line(error: BaseException) -> str:
     """The error as people read it: its type and the first line of its message, without secrets or control characters."""
-    try:
-        text = str(error)
-    except Exception:
-        text = "(its message cannot be shown)"
+    # Cut first, because a message may have a hundred megabytes; far behind what is kept, so that no half secret stays.
+    text = shown(error)[: 5 * MESSAGE_CHARS_MAX]
     first = next((line for line in text.splitlines() if line.strip()), "")
-    plain_errors = (Abort, RetryLater, DeadlineExceeded, ResultUnusable, ProcessDied, InvalidArguments)
-    shown = first if isinstance(error, plain_errors) else f"{type(error).__name__}: {first}" if first else type(error).__name__
-    return redact(shown.replace("\x00", "\N{REPLACEMENT CHARACTER}"))[:MESSAGE_CHARS_MAX]
+    plain_errors = (Abort, RetryLater, DeadlineExceeded, ResultUnusable, ProcessDied, ArgumentsUnfit)
+    named = first if isinstance(error, plain_errors) else f"{type(error).__name__}: {first}" if first else type(error).__name__
+    return storable(_CONTROLS.sub("\N{REPLACEMENT CHARACTER}", redact(named)))[:MESSAGE_CHARS_MAX]
 
 
 Settled = Callable[[str, bool], None]
@@ -157,6 +183,10 @@ class Finisher:
         while self.pending:
             self._written.clear()
             await self._written.wait()
+
+    async def write_now(self) -> bool:
+        """One try at everything, for when `run` has been cancelled."""
+        return await self._write_all()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -199,7 +229,7 @@ class Finisher:
             accepted = await self._store.job_complete_if_leased(completions)
         except StorageUnavailable:
             raise
-        except StorageError:
+        except Exception:
             if len(completions) == 1:
                 self._refused_by_database(completions[0])
                 return
@@ -222,6 +252,17 @@ class Finisher:
         )
 
     async def _write_departures(self, departures: list[Departure]) -> None:
-        states = await self._store.job_leave_if_leased(departures)
+        try:
+            states = await self._store.job_leave_if_leased(departures)
+        except StorageUnavailable:
+            raise
+        except Exception:
+            if len(departures) == 1:
+                log.exception("The database refused the end of job %s; its lease will expire", departures[0].id)
+                self._settled(departures[0].run_id, False)
+                return
+            for departure in departures:
+                await self._write_departures([departure])
+            return
         for departure in departures:
             self._settled(departure.run_id, departure.run_id in states)

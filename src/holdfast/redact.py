@@ -99,6 +99,9 @@ _FOLDED_RULES = (
 _KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----")
 _KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,60}-----")
 
+_WORKING_DIRECTORIES = ("PWD", "OLDPWD")
+"""As a name `pwd` is short for password, but not for the shell."""
+
 _user_patterns: tuple[re.Pattern[str], ...] = ()
 _env_secrets: tuple[str, ...] | None = None
 
@@ -150,6 +153,8 @@ def refresh_environment() -> tuple[str, ...]:
     global _env_secrets
     found: set[str] = set()
     for name, value in os.environ.items():
+        if name in _WORKING_DIRECTORIES:
+            continue
         if len(value.strip()) >= _ENV_VALUE_CHARS_MIN and looks_secret(name):
             found.add(value.strip())
             # The lines of a key are often logged one by one, or joined by a literal \n.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import time
 import traceback
 import types
@@ -13,13 +14,17 @@ from typing import Any, Protocol
 
 from holdfast import codec
 from holdfast.context import CurrentRun, Platform, current_run
-from holdfast.errors import Abort, HoldfastError, JobCancelled, RetryLater, Snooze
-from holdfast.finish import DeadlineExceeded, ResultUnusable, departure_of, one_line
+from holdfast.errors import Abort, HoldfastError, InvalidArguments, JobCancelled, RetryLater
+from holdfast.finish import ArgumentsUnfit, DeadlineExceeded, ResultUnusable, departure_of, one_line
 from holdfast.redact import redact
 from holdfast.runlog import RunBuffer, RunLogs
 from holdfast.settings import Settings
 from holdfast.store.protocol import Claimed, Completion, Departure, Leaving
 from holdfast.task import Task
+
+TRACEBACK_CHARS_MAX = 20_000
+_HERE = os.path.dirname(__file__)
+_AROUND_THE_TASK = (__file__, os.path.join(_HERE, "processes", ""), os.path.dirname(asyncio.__file__))
 
 
 class Interrupt(StrEnum):
@@ -56,8 +61,8 @@ class Attempt:
     """One run in this worker: the way between the task's code (as its Link) and the worker's parts."""
 
     __slots__ = (
-        "buffer", "cancelled", "cancelled_by", "claimed", "ended", "host", "interrupted", "run", "slot", "started",
-        "task", "tell_child", "timer",
+        "buffer", "cancelled", "cancelled_by", "claimed", "completed_in_tx", "ended", "host", "interrupted", "run",
+        "slot", "started", "task", "tell_child", "timer",
     )  # fmt: skip
 
     def __init__(self, host: Host, task: Task[..., Any], claimed: Claimed) -> None:
@@ -68,6 +73,7 @@ class Attempt:
         self.buffer: RunBuffer | None = None
         self.cancelled = False
         self.cancelled_by: str | None = None
+        self.completed_in_tx = False
         self.interrupted: Interrupt | None = None
         self.ended = False
         self.slot: asyncio.Task[None] | None = None
@@ -108,7 +114,7 @@ class Attempt:
         self.cancelled, self.cancelled_by = True, by
         if self.tell_child is not None:
             self.tell_child({"cancel": by})
-        if self.task.spec.cancel == "immediate":
+        if self.task.spec.cancel == "immediate" and not self.in_thread:
             self.interrupt(Interrupt.CANCEL)
 
     def interrupt(self, why: Interrupt) -> None:
@@ -122,6 +128,10 @@ class Attempt:
             self.slot.cancel()
 
     @property
+    def in_thread(self) -> bool:
+        return not (self.task.is_async or self.task.isolated)
+
+    @property
     def past_deadline(self) -> float:
         """Seconds since this run should have ended; negative while it may go on."""
         return time.monotonic() - self.started - (self.claimed.timeout_seconds or float("inf"))
@@ -130,7 +140,7 @@ class Attempt:
 async def run_attempt(attempt: Attempt) -> Completion | Departure | None:
     """The outcome to be written, or None when the lease is gone and nothing may be written any more."""
     try:
-        arguments = attempt.task.load_arguments(attempt.claimed.args)
+        arguments = load_arguments(attempt.task, attempt.claimed)
         start_deadline(attempt)
         value = await call(attempt, arguments)
         outcome: Completion | Departure | None = completion_of(attempt, value)
@@ -139,11 +149,18 @@ async def run_attempt(attempt: Attempt) -> Completion | Departure | None:
     attempt.ended = True
     if attempt.timer is not None:
         attempt.timer.cancel()
-    if attempt.interrupted is not None and attempt.slot is not None:
+    while attempt.slot is not None and attempt.slot.cancelling():
         attempt.slot.uncancel()
     if attempt.buffer is not None:
         await attempt.host.run_logs.close(attempt.buffer)
     return outcome
+
+
+def load_arguments(task: Task[..., Any], claimed: Claimed) -> dict[str, Any]:
+    try:
+        return task.load_arguments(claimed.args)
+    except InvalidArguments as error:
+        raise ArgumentsUnfit(str(error)) from error
 
 
 def start_deadline(attempt: Attempt) -> None:
@@ -210,11 +227,11 @@ def outcome_of_error(attempt: Attempt, error: BaseException) -> Completion | Dep
     elif why is Interrupt.RELEASE:
         return Departure(id=claimed.id, run_id=claimed.run_id, how=Leaving.RELEASE, keep_attempt=False)
     elif why is Interrupt.CANCEL:
-        departure = departure_of(JobCancelled(), claimed, attempt.task.spec, attempt.host.settings)
+        departure = departure_of(JobCancelled(), claimed, attempt.task.spec, attempt.host.settings, cancelled=True)
     else:
         if why is Interrupt.DEADLINE:
             error = DeadlineExceeded(f"took longer than the {claimed.timeout_seconds:g} s it may take")
-        departure = departure_of(error, claimed, attempt.task.spec, attempt.host.settings)
+        departure = departure_of(error, claimed, attempt.task.spec, attempt.host.settings, cancelled=attempt.cancelled)
         log_error(attempt, error, departure)
     if departure.how is Leaving.CANCEL:
         attempt.log("warning", f"Cancelled by {attempt.cancelled_by or 'somebody'}")
@@ -222,30 +239,33 @@ def outcome_of_error(attempt: Attempt, error: BaseException) -> Completion | Dep
 
 
 def log_error(attempt: Logging, error: BaseException, departure: Departure) -> None:
-    if isinstance(error, (Snooze, JobCancelled)):
-        return
+    if departure.error_code is None:
+        return  # snoozed or cancelled: no error at all
     details: dict[str, Any] = {"error_code": departure.error_code}
     if not isinstance(error, (Abort, RetryLater, HoldfastError, DeadlineExceeded, ResultUnusable)):
         details["traceback"] = traceback_of(error)
+    claimed = attempt.claimed
+    failed = f"Attempt {claimed.attempt} of {claimed.max_attempts} failed: {departure.error_message}"
     if departure.how is Leaving.RETRY:
-        attempt.log(
-            "warning",
-            f"Attempt {attempt.claimed.attempt} failed: {one_line(error)} - retrying in {departure.delay:.0f} s",
-            None,
-            None,
-            details,
-        )
+        attempt.log("warning", f"{failed} - retrying in {departure.delay:.0f} s", None, None, details)
     else:
-        attempt.log("error", f"Attempt {attempt.claimed.attempt} failed: {one_line(error)}", None, None, details)
+        attempt.log("error", failed, None, None, details)
 
 
 def traceback_of(error: BaseException) -> str:
     """The user's part of the traceback: our own frames tell the reader nothing."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_next is not None and _is_around_the_task(frames.tb_frame):
+        frames = frames.tb_next
     try:
-        lines = traceback.format_exception(error)
-    except Exception:
-        return type(error).__name__
-    return redact("".join(lines)[-20_000:])
+        text = "".join(traceback.format_exception(type(error), error, frames))
+    except BaseException:  # a message that raises when it is asked for
+        return one_line(error)
+    return redact(text[-2 * TRACEBACK_CHARS_MAX :])[-TRACEBACK_CHARS_MAX:]
+
+
+def _is_around_the_task(frame: types.FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_AROUND_THE_TASK)
 
 
 class HandedOver(Exception):

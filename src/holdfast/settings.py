@@ -151,6 +151,8 @@ def _read_file() -> tuple[str, dict[str, Any]]:
             found = found.get(key, {}) if isinstance(found, dict) else {}
         if not isinstance(found, dict):
             raise ConfigError(f"{'.'.join(table)} in {file_name} must be a table of settings, for example lease = 300.")
+        if isinstance(found.get("app"), str):
+            found = {name: value for name, value in found.items() if name != "app"}  # for the command line: where the tasks are
         if found or file_name == "holdfast.toml":
             return file_name, found
     return "", {}

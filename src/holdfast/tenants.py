@@ -32,8 +32,8 @@ class Tenants:
         tenant: str,
         *,
         plan: str | Unchanged = UNCHANGED,
-        limit: int | None | Unchanged = UNCHANGED,
-        queue_depth: int | None | Unchanged = UNCHANGED,
+        limit: int | Unchanged | None = UNCHANGED,
+        queue_depth: int | Unchanged | None = UNCHANGED,
         by: str | None = None,
     ) -> Tenant:
         """Change a tenant's plan or its own numbers (None: as the plan says). Holds from the next claim on."""

@@ -59,7 +59,11 @@ def _not_waiting(job: Job[Any]) -> Why:
     if job.state is State.RUNNING:
         asked = " and was asked to cancel" if job.cancel_requested_at else ""
         return Why("running", f"It is not waiting: it runs on {job.locked_by}{asked}.", {"worker": job.locked_by})
-    ended = f"It is not waiting: it has {job.state}." if job.state is not State.CANCELLED else "It is not waiting: it was cancelled."
+    ended = (
+        f"It is not waiting: it has {job.state}."
+        if job.state is not State.CANCELLED
+        else "It is not waiting: it was cancelled."
+    )
     return Why(job.state.value, ended)
 
 
@@ -70,7 +74,9 @@ def _scheduled(job: Job[Any], now: datetime) -> Why:
     details = {"run_at": job.run_at.isoformat(), "seconds": seconds}
     if job.attempt or job.error_code:
         reason = f": {job.error_message}" if job.error_message else ""
-        return Why("retrying", f"Attempt {job.attempt} of {job.max_attempts} failed{reason}; it is tried again at {when}.", details)
+        return Why(
+            "retrying", f"Attempt {job.attempt} of {job.max_attempts} failed{reason}; it is tried again at {when}.", details
+        )
     return Why("scheduled", f"It is scheduled for {when}.", details)
 
 
@@ -127,7 +133,9 @@ async def _no_worker(store: Store, job: Job[Any], now: datetime) -> Why | None:
     able = [w for w in alive if job.queue in w.queues and job.task in w.tasks]
     if not able:
         others = f"; the {len(alive)} live workers serve other queues or tasks" if alive else "; no worker is alive"
-        return Why("no_worker", f"No worker serves queue {job.queue} and knows task {job.task}{others}.", {"workers": len(alive)})
+        return Why(
+            "no_worker", f"No worker serves queue {job.queue} and knows task {job.task}{others}.", {"workers": len(alive)}
+        )
     slots, busy = sum(w.concurrency for w in able), sum(min(w.running, w.concurrency) for w in able)
     if busy >= slots:
         sentence = f"All {slots} slots of the {len(able)} workers that could run it are busy."
@@ -136,7 +144,9 @@ async def _no_worker(store: Store, job: Job[Any], now: datetime) -> Why | None:
 
 
 def _alive(worker: WorkerRow, now: datetime) -> bool:
-    return worker.last_seen_at is not None and not worker.draining and (now - worker.last_seen_at).total_seconds() < ALIVE_SECONDS
+    return (
+        worker.last_seen_at is not None and not worker.draining and (now - worker.last_seen_at).total_seconds() < ALIVE_SECONDS
+    )
 
 
 def _count(number: int) -> str:

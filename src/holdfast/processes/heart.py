@@ -16,7 +16,7 @@ from holdfast.errors import StorageError
 from holdfast.finish import DeadlineExceeded, departure_of
 from holdfast.run import Attempt, Interrupt
 from holdfast.settings import Settings
-from holdfast.store.protocol import Beat, Departure, Held, Leaving, Store, WorkerRow
+from holdfast.store.protocol import Beat, Claimed, Departure, Held, Leaving, Store, WorkerRow
 
 log = logging.getLogger("holdfast")
 
@@ -36,6 +36,7 @@ class Body(Protocol):
     def row(self) -> WorkerRow: ...
     def beat_answered(self, asked: list[Beat], held: list[Held]) -> None: ...
     def found_stuck(self, attempt: Attempt) -> None: ...
+    def take_back_waiting(self) -> list[Claimed]: ...
 
 
 class Heart:
@@ -79,13 +80,20 @@ class Heart:
             except TimeoutError:
                 pass
             self._look_at_the_loop()
-            await self._take_away_what_is_stuck()
-            if wanted.is_set() or time.monotonic() - last_beat >= interval:
-                wanted.clear()
-                if await self._beat():
-                    last_beat = time.monotonic()
+            try:
+                await self._take_away_what_is_stuck()
+                if wanted.is_set() or time.monotonic() - last_beat >= interval:
+                    wanted.clear()
+                    last_beat = time.monotonic() if await self._beat() else self._soon_after_a_failure(interval)
+            except Exception:  # without a heart every job of this worker would be lost
+                log.exception("A heartbeat failed, the next one comes by itself")
+                last_beat = self._soon_after_a_failure(interval)
         self._soon = lambda: None
         await self._body.store.leave_loop()
+
+    def _soon_after_a_failure(self, interval: float) -> float:
+        """When the last beat would have been for the next one to be due in a second."""
+        return time.monotonic() - interval + min(1.0, interval)
 
     def _interval(self) -> float:
         shortest = min((a.claimed.lease_seconds for a in list(self._body.running.values())), default=float("inf"))
@@ -157,11 +165,12 @@ class Heart:
         if time.monotonic() - self._loop_answered < LOOP_BLOCKED_SECONDS:
             return
         others = list(self._body.running.values())
-        departures = [
-            Departure(id=a.claimed.id, run_id=a.claimed.run_id, how=Leaving.RELEASE, keep_attempt=False) for a in others
-        ]
+        jobs = [attempt.claimed for attempt in others] + self._body.take_back_waiting()
+        departures = [Departure(id=job.id, run_id=job.run_id, how=Leaving.RELEASE, keep_attempt=False) for job in jobs]
         try:
             if departures:
                 await self._body.store.job_leave_if_leased(departures)
         except StorageError:
             log.warning("Could not release %d jobs; their leases will expire.", len(departures))
+        for attempt in others:
+            self._body.loop.call_soon_threadsafe(attempt.interrupt, Interrupt.LOST)

@@ -60,7 +60,6 @@ async def run_isolated(attempt: Attempt) -> Any:
     """The task's JSON value, or HandedOver with the departure that the child decided on."""
     ours, theirs = socket.socketpair()
     temp_folder = tempfile.mkdtemp(prefix="holdfast-run-")
-    process = None
     try:
         with theirs:
             process = await asyncio.create_subprocess_exec(
@@ -72,16 +71,19 @@ async def run_isolated(attempt: Attempt) -> Any:
         try:
             writer.write(frame(_order_of(attempt)))
             attempt.tell_child = lambda message: writer.write(frame(message))
+            if attempt.cancelled:  # asked while the process was being started
+                attempt.tell_child({"cancel": attempt.cancelled_by})
             answer = await _listen(attempt, reader)
             return await _value_of(answer, process)
         finally:
             attempt.tell_child = None
-            writer.close()
+            try:
+                await _end_group(process)
+            finally:  # not before: the child takes a closed connection for the death of its worker, and ends at once
+                writer.close()
     finally:
         ours.close()
-        if process is not None:
-            await _end_group(process)
-        await asyncio.to_thread(shutil.rmtree, temp_folder, ignore_errors=True)
+        shutil.rmtree(temp_folder, ignore_errors=True)
 
 
 def _order_of(attempt: Attempt) -> Order:
@@ -100,7 +102,7 @@ async def _listen(attempt: Attempt, reader: asyncio.StreamReader) -> dict[str, A
         elif "progress" in message:
             attempt.progress(*message["progress"])
         elif "completed_in_tx" in message:
-            attempt.run.completed_in_tx = True
+            attempt.completed_in_tx = True
         else:
             return message
     return None

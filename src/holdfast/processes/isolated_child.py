@@ -20,7 +20,8 @@ from holdfast.context import CurrentRun, Platform, current_run
 from holdfast.errors import ConfigError
 from holdfast.finish import departure_of, one_line
 from holdfast.processes.isolated import Order, frame
-from holdfast.run import completion_of_value, log_error
+from holdfast.run import completion_of_value, load_arguments, log_error
+from holdfast.runlog import storable, storable_line
 from holdfast.store.protocol import Claimed
 from holdfast.task import Task
 
@@ -33,6 +34,17 @@ class ParentLink:
         self._lock = threading.Lock()
         self.cancelled = False
         self.cancelled_by: str | None = None
+        self._completed_in_tx = False
+
+    @property
+    def completed_in_tx(self) -> bool:
+        return self._completed_in_tx
+
+    @completed_in_tx.setter
+    def completed_in_tx(self, value: bool) -> None:
+        """Told at once: the worker must not take the end of the lease for a loss."""
+        self._completed_in_tx = value
+        self.send({"completed_in_tx": value})
 
     def send(self, message: dict[str, Any]) -> None:
         with self._lock:
@@ -46,15 +58,10 @@ class ParentLink:
         duration_ms: float | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        try:
-            self.send({"log": [level, str(message), step, duration_ms, metadata]})
-        except TypeError:
-            self.send(
-                {"log": [level, str(message), step, duration_ms, {key: repr(value) for key, value in (metadata or {}).items()}]}
-            )
+        self.send({"log": storable_line(level, message, step, duration_ms, metadata or {})})
 
     def progress(self, fraction: float | None, stage: str | None) -> None:
-        self.send({"progress": [fraction, stage]})
+        self.send({"progress": [fraction, None if stage is None else storable(stage)]})
 
     def receive(self) -> dict[str, Any] | None:
         head = self._read(4)
@@ -107,7 +114,7 @@ def main() -> None:
         result = completion_of_value(order.claimed, value, platform.settings).result
         link.send({"value": None if result is None else msgspec.Raw(result.encode())})
     except BaseException as error:
-        departure = departure_of(error, order.claimed, task.spec, platform.settings)
+        departure = departure_of(error, order.claimed, task.spec, platform.settings, cancelled=link.cancelled)
         log_error(attempt, error, departure)
         link.send({"departure": departure})
     sys.stdout.flush()
@@ -130,7 +137,7 @@ def _find_task(order: Order) -> Task[..., Any]:
 
 
 def _call(task: Task[..., Any], order: Order, link: ParentLink, platform: Platform) -> Any:
-    arguments = task.load_arguments(order.claimed.args)
+    arguments = load_arguments(task, order.claimed)
     run = CurrentRun(order.claimed, link, platform)
     if order.memory is not None:
         import resource
@@ -139,13 +146,9 @@ def _call(task: Task[..., Any], order: Order, link: ParentLink, platform: Platfo
         resource.setrlimit(resource.RLIMIT_DATA, (order.memory, order.memory))
     context = contextvars.copy_context()
     context.run(current_run.set, run)
-    try:
-        if task.is_async:
-            return context.run(asyncio.run, task.fn(**arguments))
-        return context.run(task.fn, **arguments)
-    finally:
-        if run.completed_in_tx:
-            link.send({"completed_in_tx": True})
+    if task.is_async:
+        return context.run(asyncio.run, task.fn(**arguments))
+    return context.run(task.fn, **arguments)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -23,21 +24,26 @@ class Slots:
         self._run_one = run_one
         self._idle: list[asyncio.Future[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
 
     def offer(self, jobs: list[Claimed]) -> None:
         self.waiting.extend(jobs)
         self._wake_one()
 
     def take_back(self) -> list[Claimed]:
-        """What was claimed but has not started."""
-        jobs = list(self.waiting)
-        self.waiting.clear()
+        """What was claimed but has not started. From any thread."""
+        jobs = []
+        with contextlib.suppress(IndexError):
+            while True:
+                jobs.append(self.waiting.popleft())
         return jobs
 
-    async def close(self) -> None:
+    async def close(self, seconds: float) -> int:
+        """How many slots could not be ended in this time, because their task refuses to be cancelled."""
+        self._closing = True
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        return len((await asyncio.wait(self._tasks, timeout=seconds))[1]) if self._tasks else 0
 
     def _wake_one(self) -> None:
         while self._idle:
@@ -53,14 +59,15 @@ class Slots:
     async def _slot(self) -> None:
         loop = asyncio.get_running_loop()
         slice_ends = time.monotonic() + SLICE_SECONDS
-        while True:
-            if not self.waiting:
+        while not self._closing:
+            try:
+                claimed = self.waiting.popleft()
+            except IndexError:
                 future: asyncio.Future[None] = loop.create_future()
                 self._idle.append(future)
                 await future
                 slice_ends = time.monotonic() + SLICE_SECONDS
                 continue
-            claimed = self.waiting.popleft()
             if self.waiting:
                 self._wake_one()
             self.busy += 1

@@ -11,35 +11,34 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 
-from holdfast.claim import Pace, Poll
 from holdfast.context import Platform
 from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.finish import Finisher
 from holdfast.ids import new_worker_id
+from holdfast.processes.claimer import Claimer
 from holdfast.processes.heart import Heart
 from holdfast.processes.isolated import run_isolated
+from holdfast.processes.reaper import Reaper
 from holdfast.processes.slots import Slots
-from holdfast.prune import prune
-from holdfast.reap import reap
+from holdfast.processes.threads import TaskThreads
 from holdfast.run import Attempt, Interrupt, run_attempt
 from holdfast.runlog import RunLogs
 from holdfast.settings import Settings
-from holdfast.store.protocol import Beat, Claim, Claimed, Completion, Departure, Held, Leaving, Store, WorkerRow
+from holdfast.store.protocol import TENANT_MARK, Beat, Claimed, Completion, Departure, Held, Leaving, Store, WorkerRow
 from holdfast.task import Task
 from holdfast.version import VERSION
 
 log = logging.getLogger("holdfast")
 
-DATABASE_AWAY_SECONDS = 60.0
-"""An idle-exit worker without a database gives up after this long, so that its machine stops."""
-CLAIM_RETRY_SECONDS_MAX = 5.0
-PRUNE_EVERY_PASSES = 10
 CANCEL_LOOK_SECONDS = 0.5
+SHORT_LEASE_SECONDS = 5.0
+"""A lease that could end before the heart's next look."""
+LET_GO_SECONDS = 5.0
+"""How long a run that is told to stop may take before the worker leaves without it."""
 WAITING_SECONDS_MAX = 1.0
 """A job that was claimed ahead and sees no job end for this long is given back."""
 
@@ -51,7 +50,7 @@ class WorkerEnd(msgspec.Struct):
     """`stopped`, `idle`, `database_away` or `stuck` (a task hangs in this process: start a new one)."""
     jobs: int
     threads_left: int = 0
-    """Threads whose task did not end; nothing can stop a thread but the end of the process."""
+    """Threads and coroutines whose task did not end; nothing can stop them but the end of the process."""
 
 
 class Worker:
@@ -78,23 +77,26 @@ class Worker:
         self._tasks = tasks
         self._task_names = sorted(tasks)
         self._queues = list(dict.fromkeys(queues))
-        self._queue_wakes = {f"job:{queue}" for queue in self._queues}
         self._concurrency = concurrency
-        self._exit_when_idle = exit_when_idle
         self._reap = reap
         self._machine_id = machine_id or os.environ.get("FLY_MACHINE_ID") or os.environ.get("HOLDFAST_MACHINE_ID")
         self._on_stuck = on_stuck
-        self._pace = Pace(concurrency)
-        self._poll = Poll(settings.poll_busy, settings.poll_idle)
         self._stop_reason: str | None = None
         self._draining = False
         self._done_jobs = 0
-        self._threads: ThreadPoolExecutor | None = None
-        self._in_threads: set[Future[Any]] = set()
+        self._threads = TaskThreads(concurrency)
         self._cancel_look: asyncio.TimerHandle | None = None
         self._look_at_waiting: asyncio.TimerHandle | None = None
-        self._wake = asyncio.Event()
-        self._room = asyncio.Event()
+        self._run_ended = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._claimer = Claimer(
+            self,
+            machine_id=self._machine_id,
+            queues=self._queues,
+            tasks=self._task_names,
+            concurrency=concurrency,
+            exit_when_idle=exit_when_idle,
+        )
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -112,29 +114,32 @@ class Worker:
         try:
             self._heart.start()
             await self._register()
-            await self._claim_until_stopped()
+            await self._claimer.run()
             await self._wind_down()
         finally:
+            left = await self._let_go(helpers)
             self._heart.stop()
             await unlisten()
-            for helper in helpers:
-                helper.cancel()
-            await asyncio.gather(*helpers, return_exceptions=True)
-            await self._slots.close()
             await self._heart.stopped()
             with contextlib.suppress(StorageError):
                 await self.store.worker_remove(self.id)
-            if self._threads is not None:
-                self._threads.shutdown(wait=False, cancel_futures=True)
-        return WorkerEnd(self._stop_reason or "stopped", self._done_jobs, len(self._in_threads))
+            self._threads.close()
+            self._ended.set()
+        return WorkerEnd(self._stop_reason or "stopped", self._done_jobs, left + self._threads.working)
 
     def stop(self, reason: str = "stopped") -> None:
         """Claim no more and wind down. A second call ends the grace period."""
         if self._stop_reason is not None and reason == "stopped":
             self._release_running()
         self._stop_reason = self._stop_reason or reason
-        self._wake.set()
-        self._room.set()
+        self._claimer.stop()
+        self._run_ended.set()
+
+    async def stop_and_wait(self) -> None:
+        """From any loop."""
+        with contextlib.suppress(RuntimeError):  # its loop is closed, so it has ended
+            self.loop.call_soon_threadsafe(self.stop)
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._ended.wait(), self.loop))
 
     def row(self) -> WorkerRow:
         return WorkerRow(
@@ -156,54 +161,31 @@ class Worker:
         except StorageUnavailable as error:
             log.warning("The worker starts without a database: %s", error)
 
-    # -- claimer -------------------------------------------------------------------------------------------------------
+    # -- for the claimer -----------------------------------------------------------------------------------------------
 
-    async def _claim_until_stopped(self) -> None:
-        idle_since = self.loop.time()
-        away_since: float | None = None
-        pause = 0.0
-        while self._stop_reason is None:
-            room = self._pace.room(self._slots.busy, len(self._slots.waiting))
-            if room <= 0:
-                self._room.clear()
-                await self._room.wait()
-                continue
-            self._wake.clear()
-            try:
-                if away_since is not None:
-                    await self._give_back_lost_claims()
-                claim = await self._claim(room)
-                away_since, pause = None, 0.0
-            except StorageUnavailable as error:
-                away_since = away_since or self.loop.time()
-                pause = min(CLAIM_RETRY_SECONDS_MAX, pause * 2 or 0.2)
-                log.warning("No database to claim from, trying again in %.1f s: %s", pause, error)
-                if self._gives_up(away_since):
-                    self.stop("database_away")
-                await self._wait(pause * random.uniform(0.8, 1.2))
-                continue
-            if claim.jobs:
-                self._poll.found_work()
-                self._slots.offer(claim.jobs)
-                idle_since = self.loop.time()
-                self._watch_what_waits()
-                if len(claim.jobs) == room:
-                    continue
-            elif self._busy():
-                idle_since = self.loop.time()
-            elif self._exit_when_idle is not None and self.loop.time() - idle_since >= self._exit_when_idle:
-                if await self._nothing_left():
-                    self.stop("idle")
-                continue
-            await self._wait(self._how_long(claim, self.loop.time() - idle_since))
+    @property
+    def busy_slots(self) -> int:
+        return self._slots.busy
 
-    async def _claim(self, room: int) -> Claim:
-        return await self.store.job_claim(
-            worker=self.id, machine=self._machine_id, queues=self._queues, tasks=self._task_names, limit=room
-        )
+    @property
+    def waiting_jobs(self) -> int:
+        return len(self._slots.waiting)
 
-    def _busy(self) -> bool:
+    def is_busy(self) -> bool:
         return bool(self.running or self._slots.waiting or self._finisher.pending)
+
+    def offer(self, jobs: list[Claimed]) -> None:
+        self._slots.offer(jobs)
+        self._watch_what_waits()
+
+    def give_back_unknown(self, leases: list[Beat]) -> None:
+        """Such jobs need not wait for their lease to end."""
+        known = self.running.keys() | {job.run_id for job in self._slots.waiting}
+        self._give_back([lease for lease in leases if lease.run_id not in known])
+
+    async def announce(self, *, draining: bool) -> None:
+        self._draining = draining
+        await self.store.worker_save(self.row())
 
     def _watch_what_waits(self) -> None:
         """Jobs are claimed ahead because jobs were short. If all slots now hold long ones, others should have them."""
@@ -213,48 +195,9 @@ class Worker:
     def _give_back_what_waits(self, done_jobs: int) -> None:
         self._look_at_waiting = None
         if self._done_jobs == done_jobs:
+            self._claimer.pace.stalled()
             self._give_back(self._slots.take_back())
         self._watch_what_waits()
-
-    async def _give_back_lost_claims(self) -> None:
-        """A claim may have been committed although its answer never came: such jobs need not wait for their lease to end."""
-        waiting = {job.run_id for job in self._slots.waiting}
-        for lease in await self.store.lease_list(self.id):
-            if lease.run_id not in self.running and lease.run_id not in waiting:
-                self._finisher.leave(Departure(id=lease.id, run_id=lease.run_id, how=Leaving.RELEASE, keep_attempt=False))
-
-    def _gives_up(self, away_since: float) -> bool:
-        return self._exit_when_idle is not None and not self.running and self.loop.time() - away_since >= DATABASE_AWAY_SECONDS
-
-    def _how_long(self, claim: Claim, idle: float) -> float:
-        seconds = self._poll.seconds(self.store.listening)
-        if claim.next_due_seconds is not None:
-            seconds = min(seconds, claim.next_due_seconds + 0.001)
-        if self._exit_when_idle is not None and not self.running:
-            seconds = min(seconds, max(0.001, self._exit_when_idle - idle))
-        return seconds
-
-    async def _wait(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), seconds)
-
-    async def _nothing_left(self) -> bool:
-        """Write, then read: say that we are going, then look once more. An enqueuer commits its job first and only then
-        counts workers that are not going, so either we see the job or it sees us go."""
-        self._draining = True
-        try:
-            await self.store.worker_save(self.row())
-            claim = await self._claim(self._concurrency)
-        except StorageUnavailable:
-            self._draining = False
-            return False
-        if not claim.jobs:
-            return True
-        self._draining = False
-        self._slots.offer(claim.jobs)
-        with contextlib.suppress(StorageUnavailable):
-            await self.store.worker_save(self.row())
-        return False
 
     # -- one job -------------------------------------------------------------------------------------------------------
 
@@ -262,11 +205,15 @@ class Worker:
         attempt = Attempt(self, self._tasks[claimed.task], claimed)
         attempt.slot = asyncio.current_task()
         self.running[claimed.run_id] = attempt
+        if claimed.lease_seconds < SHORT_LEASE_SECONDS:
+            self._heart.beat_soon()
         outcome = await run_attempt(attempt)
         attempt.slot = None
-        if attempt.interrupted is Interrupt.DEADLINE and not (attempt.task.is_async or attempt.task.isolated):
-            self.found_stuck(attempt)
-        self._pace.took(time.monotonic() - attempt.started)
+        if attempt.interrupted is not None and attempt.in_thread:
+            self._threads.leave_one_behind()
+            if attempt.interrupted is Interrupt.DEADLINE:
+                self.found_stuck(attempt)
+        self._claimer.pace.took(time.monotonic() - attempt.started)
         self._done_jobs += 1
         if isinstance(outcome, Completion):
             self._finisher.complete(outcome)
@@ -274,34 +221,33 @@ class Worker:
             self._finisher.leave(outcome)
         else:
             self.running.pop(claimed.run_id, None)
-        self._room.set()
+        self._claimer.has_room()
+        self._run_ended.set()
 
     def _settled(self, run_id: str, accepted: bool) -> None:
         attempt = self.running.pop(run_id, None)
-        if attempt is not None and not accepted and not attempt.run.completed_in_tx:
+        if attempt is not None and not accepted and not attempt.completed_in_tx:
             log.warning(
                 "Job %s (%s) was taken from this worker; what its run %s did is not recorded.",
                 attempt.claimed.id,
                 attempt.claimed.task,
                 run_id,
             )
+        if attempt is not None:
+            self._claimer.freed(attempt.claimed.queue, attempt.claimed.tenant)
         if not self.running:
-            self._room.set()
-            self._wake.set()
+            self._claimer.wake()
+            self._run_ended.set()
 
     async def call_in_thread(self, fn: Callable[[], Any]) -> Any:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="holdfast task")
-        future = self._threads.submit(_guarded, fn)
-        self._in_threads.add(future)
-        future.add_done_callback(self._in_threads.discard)
-        ok, value = await asyncio.wrap_future(future)
-        if not ok:
-            raise value
-        return value
+        return await self._threads.call(fn)
 
     async def call_isolated(self, attempt: Attempt) -> Any:
         return await run_isolated(attempt)
+
+    def take_back_waiting(self) -> list[Claimed]:
+        """From any thread: what was claimed but has not started."""
+        return self._slots.take_back()
 
     def found_stuck(self, attempt: Attempt) -> None:
         """From any thread."""
@@ -316,7 +262,7 @@ class Worker:
         for beat in asked:
             attempt = self.running.get(beat.run_id)
             lease = still_held.get(beat.run_id)
-            if attempt is None or attempt.ended:
+            if attempt is None or attempt.ended or attempt.completed_in_tx:
                 continue  # its outcome is on the way and tells by itself
             if lease is None:
                 log.warning("Job %s (%s) was taken from this worker; its run is stopped.", beat.id, attempt.claimed.task)
@@ -330,8 +276,11 @@ class Worker:
             self.loop.call_soon_threadsafe(self._woken, what)
 
     def _woken(self, what: str) -> None:
-        if what == "" or what in self._queue_wakes:
-            self._wake.set()
+        if what == "":
+            self._claimer.look_everywhere()
+        elif what.startswith("job:"):
+            queue, named, tenant = what[4:].partition(TENANT_MARK)
+            self._claimer.heard(queue, tenant if named else None)
         if what.startswith("cancel:") and any(a.claimed.id == what[7:] for a in self.running.values()):
             self._heart.beat_soon()
         elif what == "" and self.running and self._cancel_look is None:
@@ -345,19 +294,7 @@ class Worker:
     async def _reap_now_and_then(self) -> None:
         """Workers alone recover their dead neighbours. The first pass comes at a random moment, so that they take turns."""
         await asyncio.sleep(self.settings.reaper_interval * random.random())
-        passes = 0
-        while True:
-            try:
-                await reap(self.store, self.settings)
-                passes += 1
-                if passes % PRUNE_EVERY_PASSES == 1:
-                    await self.store.order_heal()
-                    await prune(self.store, self.settings)
-            except StorageError as error:
-                log.warning("The reaper's pass failed, the next one comes by itself: %s", error)
-            except Exception:
-                log.exception("The reaper's pass failed, the next one comes by itself")
-            await asyncio.sleep(self.settings.reaper_interval)
+        await Reaper(self.store, self.settings).run()
 
     # -- winding down --------------------------------------------------------------------------------------------------
 
@@ -367,34 +304,46 @@ class Worker:
         self._give_back(self._slots.take_back())
         with contextlib.suppress(StorageError):
             await self.store.worker_save(self.row())
-        grace_ends = self.loop.time() + (self.settings.grace if self._stop_reason != "idle" else 0)
-        while any(not attempt.ended for attempt in self.running.values()) and self.loop.time() < grace_ends:
-            self._room.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._room.wait(), max(0.01, grace_ends - self.loop.time()))
+        await self._until(self._all_ended, self.settings.grace)
         self._release_running()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._all_settled(), max(5.0, self.settings.lease))
+        await self._until(self._all_ended, LET_GO_SECONDS)
+        self._fence_off_running()
+        await self._until(lambda: not self.is_busy(), max(5.0, self.settings.lease))
 
-    async def _all_settled(self) -> None:
-        while self.running or self._finisher.pending:
-            await self._finisher.drain()
-            if any(not attempt.ended for attempt in self.running.values()):
-                self._room.clear()
-                await self._room.wait()
+    def _all_ended(self) -> bool:
+        return all(attempt.ended for attempt in self.running.values())
+
+    async def _until(self, done: Callable[[], bool], seconds: float) -> None:
+        """Or until the time is over. `_run_ended` is set whenever a run has ended or is settled."""
+        over_at = self.loop.time() + seconds
+        while not done() and self.loop.time() < over_at:
+            self._run_ended.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._run_ended.wait(), max(0.01, over_at - self.loop.time()))
+
+    async def _let_go(self, helpers: list[asyncio.Task[None]]) -> int:
+        """End our own tasks; how many would not end. After a cancel of `run`, which may have hit every task of this loop,
+        the runs are still there: they end here, and what the finisher can no longer write is written here."""
+        for helper in helpers:
+            helper.cancel()
+        await asyncio.gather(*helpers, return_exceptions=True)
+        self._give_back(self._slots.take_back())
+        self._release_running()
+        left = await self._slots.close(LET_GO_SECONDS)
+        self._fence_off_running()
+        await self._finisher.write_now()
+        return left
+
+    def _fence_off_running(self) -> None:
+        """Runs that refuse to stop: their jobs go back, whatever they still do is not accepted."""
+        for attempt in [attempt for attempt in self.running.values() if not attempt.ended]:
+            attempt.ended = True
+            self._give_back([attempt.claimed])
 
     def _release_running(self) -> None:
         for attempt in list(self.running.values()):
             attempt.interrupt(Interrupt.RELEASE)
 
-    def _give_back(self, jobs: list[Claimed]) -> None:
+    def _give_back(self, jobs: Sequence[Claimed | Beat]) -> None:
         for job in jobs:
             self._finisher.leave(Departure(id=job.id, run_id=job.run_id, how=Leaving.RELEASE, keep_attempt=False))
-
-
-def _guarded(fn: Callable[[], Any]) -> tuple[bool, Any]:
-    """A task may raise anything, also what a future cannot carry (StopIteration) or what would end a loop (SystemExit)."""
-    try:
-        return True, fn()
-    except BaseException as error:
-        return False, error

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.job import Event, Job, LogLine, Run, State
 
-
+TENANT_MARK = "\x1f"
 HOPS = 64
 """How many tenants one claim looks at."""
 NO_CURSORS: Mapping[str, str | None] = {}
@@ -262,8 +262,9 @@ class CallerStatement(msgspec.Struct, frozen=True):
 
 
 Wake = Callable[[str], None]
-"""Called with `job:<queue>` when work may be there, `cancel:<job id>` when a running job is to be cancelled, and
-`` (empty) when anything may have changed. From any thread; must not block. A hint: it may come late or not at all."""
+"""Called with `job:<queue>` when work may be there (followed by TENANT_MARK and the tenant where that is known),
+`cancel:<job id>` when a running job is to be cancelled, and `` (empty) when anything may have changed. From any thread; must
+not block. A hint: it may come late or not at all."""
 
 
 class Transaction(Protocol):
@@ -398,8 +399,8 @@ class Store(Protocol):
         tenant: str,
         *,
         plan: str | Unchanged,
-        max_running: int | None | Unchanged,
-        queue_depth: int | None | Unchanged,
+        max_running: int | Unchanged | None,
+        queue_depth: int | Unchanged | None,
         by: str | None,
     ) -> Tenant:
         """Holds from the next claim on; writes an event and wakes workers."""

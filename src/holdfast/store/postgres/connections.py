@@ -70,6 +70,22 @@ class Connections:
             with suppress(*_AWAY):
                 await pool.release(connection)
 
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """Committed when the body ends, rolled back when it raises; the body's own error is passed on as it is."""
+        async with self.acquire() as connection:
+            transaction = connection.transaction()
+            with self.errors_translated():
+                await transaction.start()
+            try:
+                yield connection
+            except BaseException:
+                with suppress(*_AWAY):  # a lost connection has rolled back by itself
+                    await transaction.rollback()
+                raise
+            with self.errors_translated():
+                await transaction.commit()
+
     async def connect(self) -> Connection:
         """A connection of one's own, outside the pool."""
         with self.errors_translated():
@@ -100,6 +116,10 @@ class Connections:
 
     def errors_translated(self) -> ErrorsTranslated:
         return ErrorsTranslated(self.shown)
+
+
+def breaks_constraint(error: StorageError, name: str) -> bool:
+    return isinstance(error.__cause__, asyncpg.UniqueViolationError) and error.__cause__.constraint_name == name
 
 
 class ErrorsTranslated:

@@ -24,19 +24,40 @@ $$;
 CREATE OR REPLACE FUNCTION holdfast.order_release_v1(p_tenants text[], p_keys text[]) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    lane record;
+    lane      record;
+    v_next    uuid;
+    v_timeout text := current_setting('lock_timeout');
 BEGIN
     PERFORM pg_advisory_xact_lock(lock_id)
        FROM (SELECT DISTINCT holdfast.order_lock_id(t, k) AS lock_id FROM unnest(p_tenants, p_keys) AS u (t, k) ORDER BY 1) AS locks;
     FOR lane IN SELECT DISTINCT coalesce(t, '') AS tenant, k AS key FROM unnest(p_tenants, p_keys) AS u (t, k) LOOP
-        WITH freed AS (
-            UPDATE holdfast.jobs SET hold = NULL
-             WHERE id = (SELECT j.id FROM holdfast.jobs j
-                          WHERE coalesce(j.tenant, '') = lane.tenant AND j.order_key = lane.key
-                            AND j.state = 'queued' AND j.hold = 'order'
-                          ORDER BY j.seq LIMIT 1 FOR UPDATE SKIP LOCKED)
-            RETURNING queue)
-        SELECT pg_notify('holdfast', 'job:' || queue) FROM freed INTO lane;
+        SELECT j.id INTO v_next FROM holdfast.jobs j
+         WHERE coalesce(j.tenant, '') = lane.tenant AND j.order_key = lane.key AND j.state = 'queued' AND j.hold = 'order'
+         ORDER BY j.seq LIMIT 1;
+        UPDATE holdfast.jobs SET hold = NULL
+         WHERE id = (SELECT j.id FROM holdfast.jobs j
+                      WHERE j.id = v_next AND j.state = 'queued' AND j.hold = 'order' FOR UPDATE SKIP LOCKED);
+        IF v_next IS NOT NULL AND NOT FOUND THEN
+            -- Its row is locked: by somebody who cancels it, or by a claim that saw it before it was parked and locked it in
+            -- passing. To skip it would strand the key. Both end soon and neither waits for our lock; whoever else holds it
+            -- (a caller's long transaction) must not hold us up, and order_heal comes back to it.
+            BEGIN
+                PERFORM set_config('lock_timeout', '500ms', true);
+                UPDATE holdfast.jobs SET hold = NULL
+                 WHERE id = (SELECT j.id FROM holdfast.jobs j
+                              WHERE coalesce(j.tenant, '') = lane.tenant AND j.order_key = lane.key
+                                AND j.state = 'queued' AND j.hold = 'order'
+                              ORDER BY j.seq LIMIT 1 FOR UPDATE);
+                PERFORM set_config('lock_timeout', v_timeout, true);
+            EXCEPTION WHEN lock_not_available THEN
+                NULL;
+            END;
+        END IF;
+        -- Also for one that was never parked: a claim that met our lock has left it alone, and nobody else would tell.
+        PERFORM pg_notify('holdfast', 'job:' || head.queue)
+           FROM (SELECT j.queue FROM holdfast.jobs j
+                  WHERE coalesce(j.tenant, '') = lane.tenant AND j.order_key = lane.key AND j.state = 'queued' AND j.hold IS NULL
+                  ORDER BY j.seq LIMIT 1) AS head;
     END LOOP;
 END $$;
 
@@ -49,13 +70,19 @@ BEGIN
     UPDATE holdfast.jobs SET hold = NULL
      WHERE id = ANY (ARRAY(
         SELECT head.id
-          FROM (SELECT DISTINCT ON (coalesce(tenant, ''), order_key) id, state, hold
+          FROM (SELECT DISTINCT ON (coalesce(tenant, ''), order_key) id, coalesce(tenant, '') AS tenant, order_key, state, hold
                   FROM holdfast.jobs
                  WHERE order_key IS NOT NULL AND (state IN ('queued', 'running') OR (state = 'failed' AND order_blocks))
                  ORDER BY coalesce(tenant, ''), order_key, seq) AS head
-         WHERE head.state = 'queued' AND head.hold = 'order'))
+         WHERE head.state = 'queued' AND head.hold = 'order'
+           AND NOT EXISTS (SELECT 1 FROM holdfast.jobs o
+                            WHERE coalesce(o.tenant, '') = head.tenant AND o.order_key = head.order_key
+                              AND o.state = 'running' AND (o.state IN ('queued', 'running') OR (o.state = 'failed' AND o.order_blocks)))))
        AND state = 'queued' AND hold = 'order';
     GET DIAGNOSTICS healed = ROW_COUNT;
+    IF healed > 0 THEN
+        PERFORM pg_notify('holdfast', '');
+    END IF;
     RETURN healed;
 END $$;
 
@@ -137,18 +164,22 @@ BEGIN
 END $$;
 
 -- Of these jobs with ordering keys, the rows of those that may run now; the others are parked until the one before them ends.
-CREATE OR REPLACE FUNCTION holdfast.order_heads(p_ids uuid[], OUT heads tid[], OUT parked integer)
+CREATE OR REPLACE FUNCTION holdfast.order_heads(p_ids uuid[], OUT heads tid[], OUT parked integer, OUT busy boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_id      uuid;
     v_verdict record;
 BEGIN
     parked := 0;
+    busy := false;
     FOREACH v_id IN ARRAY p_ids LOOP
-        -- Busy lock: somebody is just deciding about this key. The look is a statement of its own after the lock,
-        -- because a snapshot taken before it would miss what the last holder wrote.
-        CONTINUE WHEN NOT (SELECT pg_try_advisory_xact_lock(holdfast.order_lock_id(j.tenant, j.order_key))
-                             FROM holdfast.jobs j WHERE j.id = v_id);
+        -- Busy lock: somebody is just deciding about this key, and need not tell anybody about the job that we leave alone.
+        -- The look is a statement of its own after the lock: a snapshot taken before it would miss what the last holder wrote.
+        IF NOT (SELECT pg_try_advisory_xact_lock(holdfast.order_lock_id(j.tenant, j.order_key))
+                  FROM holdfast.jobs j WHERE j.id = v_id) THEN
+            busy := true;
+            CONTINUE;
+        END IF;
         SELECT j.ctid AS row, EXISTS (
                    SELECT 1 FROM holdfast.jobs o
                     WHERE coalesce(o.tenant, '') = coalesce(j.tenant, '') AND o.order_key = j.order_key AND o.id <> j.id
@@ -253,7 +284,7 @@ BEGIN
             v_taken := 0;
             v_behind := 0;
             IF v_ordered IS NOT NULL THEN
-                SELECT h.heads, h.parked INTO v_heads, v_behind FROM holdfast.order_heads(v_ordered) AS h;
+                SELECT h.heads, h.parked, v_busy OR h.busy INTO v_heads, v_behind, v_busy FROM holdfast.order_heads(v_ordered) AS h;
                 v_rows := v_rows || v_heads;
                 v_parked := v_parked + v_behind;
             END IF;
@@ -433,7 +464,7 @@ BEGIN
     LOOP
         v_noun := holdfast.noun_of(v_job.noun, v_job.task);
         IF v_job.target = 'queued' THEN
-            v_delay := CASE WHEN v_job.backoff IS NOT NULL THEN v_job.backoff[least(v_job.attempt, cardinality(v_job.backoff))]
+            v_delay := CASE WHEN cardinality(v_job.backoff) > 0 THEN v_job.backoff[least(v_job.attempt, cardinality(v_job.backoff))]
                             ELSE random() * least(p_most, p_base * power(2, least(v_job.attempt - 1, 60))) END;
             v_level := 'warning';
             v_line := format('%s attempt %s failed (machine unresponsive) - automatically retrying...', v_noun, v_job.attempt);
@@ -502,7 +533,7 @@ BEGIN
     UPDATE holdfast.jobs j
        SET cancel_requested_at = v_now, cancel_requested_by = p_by, updated_at = v_now,
            state = CASE v_job.state WHEN 'queued' THEN 'cancelled' ELSE j.state END,
-           finished_at = CASE v_job.state WHEN 'queued' THEN v_now END
+           hold = NULL, finished_at = CASE v_job.state WHEN 'queued' THEN v_now END
      WHERE j.id = p_id;
     INSERT INTO holdfast.events (job_id, tenant, type, actor, at)
     VALUES (p_id, v_job.tenant, CASE v_job.state WHEN 'queued' THEN 'job.cancelled' ELSE 'job.cancel_requested' END, p_by, v_now);
@@ -510,7 +541,9 @@ BEGIN
         PERFORM pg_notify('holdfast', 'cancel:' || p_id);
         RETURN 'cancelling';
     END IF;
-    IF v_job.order_key IS NOT NULL THEN
+    -- One that was parked had somebody before it, who lets the next go; to wait here for the key's lock could be to wait
+    -- for somebody who waits for this very row.
+    IF v_job.order_key IS NOT NULL AND v_job.hold IS DISTINCT FROM 'order' THEN
         PERFORM holdfast.order_release_v1(ARRAY[v_job.tenant], ARRAY[v_job.order_key]);
     END IF;
     RETURN 'cancelled';

@@ -5,7 +5,7 @@ WITH leased AS (
 ), written AS (
     INSERT INTO holdfast.logs (run_id, no, job_id, tenant, project, step, level, message, duration_ms, metadata, created_at)
     SELECT leased.run_id, l.no, leased.id, leased.tenant, leased.project, l.step, l.level, l.message, l.duration_ms, l.metadata,
-           coalesce(l.created_at, clock_timestamp())
+           coalesce(l.created_at, $4, clock_timestamp())
       FROM leased, jsonb_to_recordset(CAST($3 AS jsonb)) AS l (no integer, step text, level text, message text,
            duration_ms double precision, metadata jsonb, created_at timestamptz)
     ON CONFLICT DO NOTHING

@@ -13,7 +13,8 @@ from holdfast.store.postgres.connections import Connection, Connections
 _PACKAGE = "holdfast.store.postgres"
 _LOCK = 7_110_001
 _FOUND = """
-SELECT to_regclass('holdfast.migrations') IS NOT NULL,
+SELECT (SELECT count(*) FROM pg_attribute
+         WHERE attrelid = to_regclass('holdfast.migrations') AND attname IN ('component', 'version')) = 2,
        EXISTS (SELECT 1 FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid WHERE n.nspname = 'holdfast')
 """
 _PREPARE = """
@@ -46,7 +47,7 @@ async def _migrate_core(connection: Connection, shown: str) -> list[str]:
     found = await _version(connection, "core")
     if found > VERSION:
         raise _too_new(shown, found)
-    done = await _apply(connection, "core", MIGRATIONS, found)
+    done = await _apply(connection, "core", MIGRATIONS)
     await connection.execute(files(_PACKAGE).joinpath("functions.sql").read_text(encoding="utf-8"))
     return done
 
@@ -56,7 +57,7 @@ async def migrate_extension(connections: Connections, name: str, migrations: Seq
         with connections.errors_translated():
             async with connection.transaction():
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-                return await _apply(connection, name, migrations, await _version(connection, name))
+                return await _apply(connection, name, migrations)
 
 
 async def check_version(connections: Connections) -> int:
@@ -73,10 +74,12 @@ async def check_version(connections: Connections) -> int:
     return found
 
 
-async def _apply(connection: Connection, component: str, migrations: Sequence[tuple[int, str, str]], found: int) -> list[str]:
+async def _apply(connection: Connection, component: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
+    rows = await connection.fetch("SELECT version FROM holdfast.migrations WHERE component = $1", component)
+    applied = {row["version"] for row in rows}
     done = []
-    for number, name, sql in migrations:
-        if number > found:
+    for number, name, sql in sorted(migrations):
+        if number not in applied:
             await connection.execute(sql)
             await connection.execute(
                 "INSERT INTO holdfast.migrations (component, version, name) VALUES ($1, $2, $3)", component, number, name

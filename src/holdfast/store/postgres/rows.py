@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.job import Event, Hold, Job, LogLine, Run, State
-from holdfast.store.protocol import WorkerRow
+from holdfast.store.protocol import Claim, Claimed, Turn, WorkerRow
 
 _decode = msgspec.json.decode
 
@@ -56,3 +56,18 @@ def log_line_of(row: Any) -> LogLine:
 
 def worker_of(row: Any) -> WorkerRow:
     return WorkerRow(**{**dict(row), "queues": list(row["queues"]), "tasks": list(row["tasks"])})
+
+
+def claim_of(found: list[Any]) -> Claim:
+    """Rows with an id are jobs; one without but with a queue says how far the claim came there; the last one what is due."""
+    claim = Claim([])
+    for row in found:
+        if row[0] is not None:
+            claim.jobs.append(Claimed(str(row[0]), str(row[1]), *tuple(row)[2:]))
+        elif row["queue"] is not None:
+            claim.turns.append(
+                Turn(row["queue"], row["task"], bool(row["run_no"]), bool(row["attempt"]), bool(row["max_attempts"]))
+            )
+        else:
+            claim.next_due_seconds = row["seconds"]
+    return claim

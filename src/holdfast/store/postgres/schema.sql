@@ -7,6 +7,7 @@
 --   events       what was unusual (cancel, retry, reap, …); a job that simply works writes none
 --   logs         numbered lines of a run
 --   steps        remembered results of step(), so that a retry skips what is done
+--   plans        what a tenant may do; tenants: who has which plan, and numbers of its own; queues: limits and pauses
 --   workers      who is there, since when, and last seen when
 --
 -- The life of a row in jobs: inserted `queued`, with `hold` saying why it may not be claimed yet (null: claimable);
@@ -17,7 +18,8 @@
 -- active (the claim sets it when it meets such a job, the older job's end lifts it). Both keep the claim's index free
 -- of rows that cannot be claimed, which is what keeps its cost flat.
 --
--- Lock order: rows of jobs first, then advisory locks of ordering keys in ascending order, then rows of other tables.
+-- Lock order: rows of jobs first, then advisory locks of ordering keys in ascending order, then the parked rows of those
+-- keys, then rows of other tables. `hold = 'order'` is set and lifted under the key's lock only.
 -- A claim never waits: it skips locked rows and only tries advisory locks.
 
 CREATE SCHEMA IF NOT EXISTS holdfast;

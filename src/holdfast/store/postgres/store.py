@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,20 +11,22 @@ from typing import Any
 import msgspec
 
 from holdfast.clock import DatabaseClock
-from holdfast.errors import JobNotFound
+from holdfast.errors import JobNotFound, StorageError
 from holdfast.ids import first_job_id_at, is_uuid
 from holdfast.job import Event, Job, LogLine, Run, State
 from holdfast.store.named_sql import load_statements
 from holdfast.store.outcomes import cancel_conflict, retry_conflict
 from holdfast.store.postgres import migrate, rows
-from holdfast.store.postgres.connections import Connection, Connections
+from holdfast.store.postgres.connections import Connection, Connections, breaks_constraint
 from holdfast.store.postgres.listener import Listener
+from holdfast.store.postgres.tenants import TenantVerbs
 from holdfast.store.protocol import (
+    HOPS,
+    NO_CURSORS,
     Backoff,
     Beat,
     CallerStatement,
     Claim,
-    Claimed,
     Completion,
     Departure,
     Held,
@@ -60,7 +62,7 @@ class PostgresTransaction:
             return [dict(row) for row in await self.connection.fetch(sql, *args)]
 
 
-class PostgresStore:
+class PostgresStore(TenantVerbs):
     name = "postgres"
 
     def __init__(self, url: str, *, clock: DatabaseClock | None = None, shown: str = "PostgreSQL") -> None:
@@ -94,7 +96,7 @@ class PostgresStore:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[PostgresTransaction]:
         await self._check()
-        async with self._connections.acquire() as connection, connection.transaction():
+        async with self._connections.transaction() as connection:
             yield PostgresTransaction(connection, self._connections)
 
     async def clock_offset(self) -> float:
@@ -116,9 +118,21 @@ class PostgresStore:
     async def job_insert_many(self, jobs: Sequence[NewJob]) -> list[Inserted]:
         if not jobs:
             return []
-        statement = self.insert_statement(jobs)
         await self._check()
-        return self.inserted_from_rows(jobs, await self._connections.fetch(statement.sql, statement.parameter))
+        try:
+            return self.inserted_from_rows(jobs, await self._insert(jobs))
+        except StorageError as error:
+            if not breaks_constraint(error, "jobs_pkey"):
+                raise
+        # The same call again: its first answer was lost on the way.
+        known = await self._fetch("job_inserted", [job.id for job in jobs])
+        here = {row[0] for row in known} | {_scope(row[3], row[4]) for row in known if row[4] is not None}
+        missing = [job for job in jobs if job.id not in here and _scope(job.tenant, job.unique_key) not in here]
+        return self.inserted_from_rows(jobs, [*known, *(await self._insert(missing) if missing else [])])
+
+    async def _insert(self, jobs: Sequence[NewJob]) -> list[Any]:
+        statement = self.insert_statement(jobs)
+        return await self._connections.fetch(statement.sql, statement.parameter)
 
     def insert_statement(self, jobs: Sequence[NewJob]) -> CallerStatement:
         payload = _encode(list(_one_per_key(jobs).values()))
@@ -129,10 +143,10 @@ class PostgresStore:
 
     def inserted_from_rows(self, jobs: Sequence[NewJob], rows: Sequence[Sequence[Any]]) -> list[Inserted]:
         by_id = {row[0]: row for row in rows}
-        by_key = {(row[3], row[4]): row for row in rows if row[4] is not None}
+        by_key = {_scope(row[3], row[4]): row for row in rows if row[4] is not None}
         answers = []
         for job in jobs:
-            row = by_id.get(job.id) or by_key[(job.tenant, job.unique_key)]
+            row = by_id.get(job.id) or by_key[_scope(job.tenant, job.unique_key)]
             answers.append(Inserted(row[0], row[1], State(row[2]), created=row[0] == job.id))
         return answers
 
@@ -142,11 +156,20 @@ class PostgresStore:
     # -- hand out ------------------------------------------------------------------------------------------------------
 
     async def job_claim(
-        self, *, worker: str, machine: str | None, queues: Sequence[str], tasks: Sequence[str], limit: int
+        self,
+        *,
+        worker: str,
+        machine: str | None,
+        queues: Sequence[str],
+        tasks: Sequence[str],
+        limit: int,
+        cursors: Mapping[str, str | None] = NO_CURSORS,
+        hops: int = HOPS,
+        hints: Sequence[str] = (),
     ) -> Claim:
-        found = await self._fetch("job_claim", worker, machine, queues, tasks, limit, self._clock.now())
-        next_due = found.pop()[12] if found and found[-1][0] is None else None
-        return Claim([Claimed(str(row[0]), str(row[1]), *row[2:]) for row in map(tuple, found)], next_due)
+        places = [cursors.get(queue) for queue in queues]
+        found = await self._fetch("job_claim", worker, machine, queues, tasks, limit, places, hops, hints, self._clock.now())
+        return rows.claim_of(found)
 
     # -- a run speaks; fenced ------------------------------------------------------------------------------------------
 
@@ -177,7 +200,7 @@ class PostgresStore:
         return bool(await self._fetch("progress_set", job_id, run_id, progress, stage, self._clock.now()))
 
     async def log_append_if_leased(self, job_id: str, run_id: str, lines: Sequence[LogLine]) -> bool:
-        return bool(await self._fetch("log_append", job_id, run_id, _encode(lines).decode()))
+        return bool(await self._fetch("log_append", job_id, run_id, _encode(lines).decode(), self._clock.now()))
 
     async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool:
         return bool(await self._fetch("step_save", job_id, run_id, name, fingerprint, result, self._clock.now()))
@@ -222,10 +245,12 @@ class PostgresStore:
             return now - timedelta(days=days)
 
         oldest = first_job_id_at(before(min(retention.finished, retention.failed)))
+        finished, failed = before(retention.finished), before(retention.failed)
+        ((jobs, logs_of_jobs),) = await self._fetch("job_prune", oldest, finished, failed, limit)
         return {
-            "jobs": await self._deleted("job_prune", oldest, before(retention.finished), before(retention.failed), limit),
+            "jobs": jobs,
             "events": await self._deleted("event_prune", before(retention.events), limit),
-            "logs": await self._deleted("log_prune", before(retention.logs), limit),
+            "logs": logs_of_jobs + await self._deleted("log_prune", before(retention.logs), limit),
             "workers": await self._deleted("worker_prune", before(retention.workers), limit),
         }
 
@@ -301,9 +326,14 @@ class PostgresStore:
         return any(listener.connected for listener in self._listeners)
 
 
+def _scope(tenant: str | None, unique_key: str | None) -> tuple[str, str | None]:
+    """As the unique index has it: no tenant and an empty one are the same."""
+    return tenant or "", unique_key
+
+
 def _one_per_key(jobs: Sequence[NewJob]) -> dict[Any, NewJob]:
     """The first of those that share a tenant and unique key: one statement cannot upsert the same row twice."""
     chosen: dict[Any, NewJob] = {}
     for job in jobs:
-        chosen.setdefault(job.id if job.unique_key is None else (job.tenant, job.unique_key), job)
+        chosen.setdefault(job.id if job.unique_key is None else _scope(job.tenant, job.unique_key), job)
     return chosen

@@ -23,8 +23,8 @@ class TenantVerbs:
         tenant: str,
         *,
         plan: str | Unchanged,
-        max_running: int | None | Unchanged,
-        queue_depth: int | None | Unchanged,
+        max_running: int | Unchanged | None,
+        queue_depth: int | Unchanged | None,
         by: str | None,
     ) -> Tenant:
         running, depth = _mentioned(max_running), _mentioned(queue_depth)
@@ -73,5 +73,5 @@ class TenantVerbs:
         return await self.job_get(found[0][0]) if found else None
 
 
-def _mentioned(number: int | None | Unchanged) -> tuple[bool, int | None]:
+def _mentioned(number: int | Unchanged | None) -> tuple[bool, int | None]:
     return (False, None) if isinstance(number, Unchanged) else (True, number)

@@ -105,7 +105,7 @@ def _way_round(session: Session, asked: Question, queue: str) -> tuple[list[str]
     tenants = _lanes_after(session, queue, cursor, asked.hops)
     if cursor is not None and len(tenants) < asked.hops:
         tenants += [tenant for tenant in _lanes_after(session, queue, None, asked.hops - len(tenants)) if tenant <= cursor]
-    return tenants, 0 < asked.hops and len(tenants) < asked.hops
+    return tenants, asked.hops > 0 and len(tenants) < asked.hops
 
 
 def _lanes_after(session: Session, queue: str, after: str | None, most: int) -> list[str]:

@@ -8,6 +8,7 @@
 --   events       what was unusual (cancel, retry, reap, …); a job that simply works writes none
 --   logs         numbered lines of a run
 --   steps        remembered results of step(), so that a retry skips what is done
+--   plans        what a tenant may do; tenants: who has which plan, and numbers of its own; queues: limits and pauses
 --   workers      who is there, since when, and last seen when
 --
 -- Times are unix seconds of this host's clock, ids are text, lists and objects are JSON text.
@@ -81,9 +82,10 @@ CREATE TABLE holdfast_jobs (
 );
 
 -- Exactly what a claim may take, in the order in which it takes it.
-CREATE INDEX holdfast_jobs_claimable ON holdfast_jobs (queue, priority DESC, run_at, seq) WHERE state = 'queued' AND hold IS NULL;
+CREATE INDEX holdfast_jobs_claimable ON holdfast_jobs (queue, coalesce(tenant, ''), priority DESC, run_at, seq)
+    WHERE state = 'queued' AND hold IS NULL;
 CREATE INDEX holdfast_jobs_scheduled ON holdfast_jobs (run_at) WHERE state = 'queued' AND hold = 'time';
-CREATE INDEX holdfast_jobs_running ON holdfast_jobs (tenant, queue) WHERE state = 'running';
+CREATE INDEX holdfast_jobs_running ON holdfast_jobs (coalesce(tenant, ''), queue) WHERE state = 'running';
 CREATE UNIQUE INDEX holdfast_jobs_unique_key ON holdfast_jobs (coalesce(tenant, ''), unique_key)
     WHERE unique_key IS NOT NULL AND state IN ('queued', 'running');
 CREATE INDEX holdfast_jobs_order_key ON holdfast_jobs (coalesce(tenant, ''), order_key, seq)
@@ -122,6 +124,32 @@ BEGIN
                       WHERE coalesce(other.tenant, '') = coalesce(old.tenant, '') AND other.order_key = old.order_key
                         AND other.state = 'running');
 END;
+
+CREATE TABLE holdfast_plans (
+    name        TEXT    NOT NULL PRIMARY KEY,
+    max_running INTEGER NOT NULL CHECK (max_running >= 0),
+    queue_depth INTEGER NOT NULL CHECK (queue_depth >= 0),
+    weight      INTEGER NOT NULL DEFAULT 1 CHECK (weight BETWEEN 1 AND 100)
+) WITHOUT ROWID;
+INSERT INTO holdfast_plans (name, max_running, queue_depth) VALUES ('free', 1, 1000), ('starter', 3, 10000), ('pro', 10, 100000);
+
+CREATE TABLE holdfast_tenants (
+    id          TEXT    NOT NULL PRIMARY KEY,
+    plan        TEXT    NOT NULL DEFAULT 'free',
+    max_running INTEGER CHECK (max_running >= 0),
+    queue_depth INTEGER CHECK (queue_depth >= 0),
+    paused_at   REAL,
+    paused_by   TEXT,
+    updated_at  REAL    NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE holdfast_queues (
+    name        TEXT    NOT NULL PRIMARY KEY,
+    max_running INTEGER CHECK (max_running >= 0),
+    paused_at   REAL,
+    paused_by   TEXT,
+    updated_at  REAL    NOT NULL
+) WITHOUT ROWID;
 
 CREATE TABLE holdfast_runs (
     job_id        TEXT    NOT NULL,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -14,6 +14,8 @@ from holdfast.clock import DatabaseClock
 from holdfast.errors import NotMigrated
 from holdfast.job import Event, Job, LogLine, Run, State
 from holdfast.store.protocol import (
+    HOPS,
+    NO_CURSORS,
     Backoff,
     Beat,
     CallerStatement,
@@ -34,13 +36,14 @@ from holdfast.store.sqlite import claim, finish, insert, look, migrate, reap, ro
 from holdfast.store.sqlite.connection import MEMORY, open_connection, require_folder, require_new_enough_sqlite
 from holdfast.store.sqlite.readers import Readers
 from holdfast.store.sqlite.session import STATEMENTS, Session, as_json, now_of
+from holdfast.store.sqlite.tenants import TenantVerbs
 from holdfast.store.sqlite.writer import Writer
 
 T = TypeVar("T")
 Operation = Callable[[Session], T]
 
 
-class SqliteStore:
+class SqliteStore(TenantVerbs):
     name = "sqlite"
 
     def __init__(self, path: str, *, clock: DatabaseClock | None = None) -> None:
@@ -134,13 +137,23 @@ class SqliteStore:
     # -- hand out ------------------------------------------------------------------------------------------------------
 
     async def job_claim(
-        self, *, worker: str, machine: str | None, queues: Sequence[str], tasks: Sequence[str], limit: int
+        self,
+        *,
+        worker: str,
+        machine: str | None,
+        queues: Sequence[str],
+        tasks: Sequence[str],
+        limit: int,
+        cursors: Mapping[str, str | None] = NO_CURSORS,
+        hops: int = HOPS,
+        hints: Sequence[str] = (),
     ) -> Claim:
         if self._was_idle:
             nothing = await self._read(lambda session: claim.nothing_to_claim(session, queues, tasks))
             if nothing is not None:
                 return nothing
-        found = await self._write(lambda session: claim.claim(session, worker, machine, queues, tasks, limit))
+        asked = claim.Question(worker, machine, queues, tasks, limit, cursors, hops, hints)
+        found = await self._write(lambda session: claim.claim(session, asked))
         self._was_idle = not found.jobs
         return found
 

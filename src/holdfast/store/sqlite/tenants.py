@@ -26,8 +26,8 @@ class TenantVerbs:
         tenant: str,
         *,
         plan: str | Unchanged,
-        max_running: int | None | Unchanged,
-        queue_depth: int | None | Unchanged,
+        max_running: int | Unchanged | None,
+        queue_depth: int | Unchanged | None,
         by: str | None,
     ) -> Tenant:
         def operation(session: Session) -> Tenant:
@@ -44,7 +44,9 @@ class TenantVerbs:
         return await self._read(lambda session: _tenant(session, tenant))
 
     async def tenant_list(self, *, after: str | None, limit: int) -> list[Tenant]:
-        return await self._read(lambda session: [_tenant_of(row) for row in session.all("tenant_list", after=after, limit=limit)])
+        return await self._read(
+            lambda session: [_tenant_of(row) for row in session.all("tenant_list", after=after, limit=limit)]
+        )
 
     async def tenant_pause(self, tenant: str, *, paused: bool, by: str | None) -> Tenant:
         def operation(session: Session) -> Tenant:
@@ -104,7 +106,7 @@ class TenantVerbs:
         return await self._read(operation)
 
 
-def _mentioned(name: str, number: int | None | Unchanged) -> dict[str, Any]:
+def _mentioned(name: str, number: int | Unchanged | None) -> dict[str, Any]:
     mentioned = not isinstance(number, Unchanged)
     return {f"set_{name}": mentioned, name: number if mentioned else None}
 

@@ -22,9 +22,7 @@ SELECT lane.value AS lane, coalesce(plan.weight, 1) AS weight,
         WHEN lane.value = '' THEN NULL
         WHEN tenant.paused_at IS NOT NULL THEN 0
         ELSE max(0, coalesce(tenant.max_running, plan.max_running) - (
-            SELECT count(*) FROM (
-                SELECT 1 FROM holdfast_jobs WHERE state = 'running' AND coalesce(holdfast_jobs.tenant, '') = lane.value
-                LIMIT coalesce(tenant.max_running, plan.max_running))))
+            SELECT count(*) FROM holdfast_jobs WHERE state = 'running' AND coalesce(holdfast_jobs.tenant, '') = lane.value))
     END AS room
 FROM json_each(:lanes) AS lane
 LEFT JOIN holdfast_tenants AS tenant ON tenant.id = lane.value
@@ -34,16 +32,14 @@ ORDER BY lane.key;
 -- name: queue_get
 SELECT asked.name, queue.max_running AS "limit",
     CASE WHEN queue.max_running IS NULL THEN 0 ELSE (
-        SELECT count(*) FROM (
-            SELECT 1 FROM holdfast_jobs WHERE state = 'running' AND holdfast_jobs.queue = asked.name LIMIT queue.max_running))
+        SELECT count(*) FROM holdfast_jobs WHERE state = 'running' AND holdfast_jobs.queue = asked.name)
     END AS running, queue.paused_at, queue.paused_by
 FROM (SELECT :queue AS name) AS asked LEFT JOIN holdfast_queues AS queue ON queue.name = asked.name;
 
 -- name: queue_list
 SELECT name, max_running AS "limit",
     CASE WHEN max_running IS NULL THEN 0 ELSE (
-        SELECT count(*) FROM (
-            SELECT 1 FROM holdfast_jobs WHERE state = 'running' AND queue = holdfast_queues.name LIMIT holdfast_queues.max_running))
+        SELECT count(*) FROM holdfast_jobs WHERE state = 'running' AND queue = holdfast_queues.name)
     END AS running, paused_at, paused_by
 FROM holdfast_queues ORDER BY name;
 
@@ -61,9 +57,7 @@ ON CONFLICT (name) DO UPDATE SET
 -- name: tenant_get
 SELECT asked.id, coalesce(tenant.plan, 'free') AS plan, coalesce(tenant.max_running, plan.max_running) AS "limit",
     coalesce(tenant.queue_depth, plan.queue_depth) AS queue_depth,
-    (SELECT count(*) FROM (
-        SELECT 1 FROM holdfast_jobs WHERE state = 'running' AND coalesce(holdfast_jobs.tenant, '') = asked.id
-        LIMIT coalesce(tenant.max_running, plan.max_running))) AS running, tenant.paused_at, tenant.paused_by
+    (SELECT count(*) FROM holdfast_jobs WHERE state = 'running' AND coalesce(holdfast_jobs.tenant, '') = asked.id) AS running, tenant.paused_at, tenant.paused_by
 FROM (SELECT :tenant AS id) AS asked
 LEFT JOIN holdfast_tenants AS tenant ON tenant.id = asked.id
 LEFT JOIN holdfast_plans AS plan ON plan.name = coalesce(tenant.plan, 'free');
@@ -71,9 +65,7 @@ LEFT JOIN holdfast_plans AS plan ON plan.name = coalesce(tenant.plan, 'free');
 -- name: tenant_list
 SELECT tenant.id, tenant.plan, coalesce(tenant.max_running, plan.max_running) AS "limit",
     coalesce(tenant.queue_depth, plan.queue_depth) AS queue_depth,
-    (SELECT count(*) FROM (
-        SELECT 1 FROM holdfast_jobs WHERE state = 'running' AND coalesce(holdfast_jobs.tenant, '') = tenant.id
-        LIMIT coalesce(tenant.max_running, plan.max_running))) AS running, tenant.paused_at, tenant.paused_by
+    (SELECT count(*) FROM holdfast_jobs WHERE state = 'running' AND coalesce(holdfast_jobs.tenant, '') = tenant.id) AS running, tenant.paused_at, tenant.paused_by
 FROM holdfast_tenants AS tenant JOIN holdfast_plans AS plan ON plan.name = tenant.plan
 WHERE :after IS NULL OR tenant.id > :after ORDER BY tenant.id LIMIT :limit;
 

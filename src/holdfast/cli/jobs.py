@@ -1,0 +1,162 @@
+"""`holdfast jobs`: look at jobs, cancel them, retry them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+import click
+
+from holdfast.app import LIST_MAX, Holdfast
+from holdfast.cli.apps import app_for_database
+from holdfast.cli.call import Call, Group
+from holdfast.cli.failures import OK, RunNotFound, describe, exit_code_of, report
+from holdfast.cli.output import print_json, say, who
+from holdfast.errors import HoldfastError
+from holdfast.ids import is_uuid
+from holdfast.job import Job, LogLine, Run, State
+
+T = TypeVar("T")
+
+LOG_PAGE = 1000
+LAST_LINES = 20
+
+
+@click.group(cls=Group)
+def jobs() -> None:
+    """Look at jobs, cancel them, retry them."""
+
+
+def _with_app(call: Call, work: Callable[[Holdfast], Coroutine[Any, Any, T]]) -> T:
+    hf = app_for_database(call)
+
+    async def run() -> T:
+        try:
+            return await work(hf)
+        finally:
+            await hf.aclose()
+
+    return asyncio.run(run())
+
+
+@jobs.command("list")
+@click.option("--state", type=click.Choice([state.value for state in State]))
+@click.option("--queue")
+@click.option("--task")
+@click.option("--tenant")
+@click.option("--tag")
+@click.option("--limit", type=click.IntRange(1, LIST_MAX), default=50, show_default=True)
+@click.option("--cursor", metavar="ID", help="Go on after this job.")
+@click.pass_obj
+def list_jobs(call: Call, /, limit: int, cursor: str | None, **where: str | None) -> None:
+    """List jobs, newest first."""
+    if cursor is not None and not is_uuid(cursor):
+        raise click.BadParameter("it must be the id of a job", param_hint="--cursor")
+    found = _with_app(call, lambda hf: hf.jobs(cursor=cursor, limit=limit, **where))
+    next_cursor = found[-1].id if len(found) == limit else None
+    if call.as_json:
+        print_json({"jobs": [job.as_dict() for job in found], "next_cursor": next_cursor})
+        return
+    if not found:
+        say("No job matches." if any(where.values()) else "There are no jobs yet; `holdfast enqueue TASK` makes one.")
+        return
+    from holdfast.cli.jobs_text import list_text
+
+    list_text(found)
+    if next_cursor:
+        say(f"More: --cursor {next_cursor}")
+
+
+@jobs.command()
+@click.argument("job_id", metavar="ID")
+@click.pass_obj
+def show(call: Call, job_id: str) -> None:
+    """Show a job with its runs, its events and its last log lines."""
+
+    async def read(hf: Holdfast) -> tuple[Job[Any], list[Run], list[Any], list[LogLine]]:
+        job = await hf.get(job_id)
+        runs = await hf.runs(job_id)
+        lines = await _all_lines(hf, runs[0].run_id) if runs else []
+        return job, runs, await hf.events(job_id), lines[-LAST_LINES:]
+
+    job, runs, events, lines = _with_app(call, read)
+    if call.as_json:
+        print_json({"job": job.as_dict(), "runs": runs, "events": events, "logs": lines})
+    else:
+        from holdfast.cli.jobs_text import show_text
+
+        show_text(job, runs, events, lines)
+
+
+@jobs.command()
+@click.argument("job_id", metavar="ID")
+@click.option("--run", "run_no", type=int, metavar="N", help="Which run; the newest where none is named.")
+@click.pass_obj
+def logs(call: Call, job_id: str, run_no: int | None) -> None:
+    """Print the log of a run."""
+
+    async def read(hf: Holdfast) -> tuple[Run | None, list[LogLine]]:
+        runs = await hf.runs(job_id)
+        run = next((run for run in runs if run_no in (None, run.run_no)), None)
+        if run is None and run_no is not None:
+            there = ", ".join(str(run.run_no) for run in reversed(runs)) or "none yet"
+            raise RunNotFound(f"Job {job_id} has no run {run_no}; its runs are: {there}.")
+        return run, await _all_lines(hf, run.run_id) if run else []
+
+    run, lines = _with_app(call, read)
+    if call.as_json:
+        print_json({"run_no": run and run.run_no, "run_id": run and run.run_id, "lines": lines})
+    elif lines:
+        from holdfast.cli.jobs_text import log_text
+
+        log_text(lines)
+    else:
+        say("This run has logged nothing." if run else "This job has not run yet.")
+
+
+async def _all_lines(hf: Holdfast, run_id: str) -> list[LogLine]:
+    lines: list[LogLine] = []
+    while page := await hf.logs(run_id, after=lines[-1].no if lines else 0, limit=LOG_PAGE):
+        lines += page
+    return lines
+
+
+@jobs.command()
+@click.argument("job_ids", metavar="ID…", nargs=-1, required=True)
+@click.pass_obj
+def cancel(call: Call, job_ids: tuple[str, ...]) -> int:
+    """Cancel jobs: queued ones at once, running ones as soon as they let themselves be stopped."""
+    return _act_on_each(call, job_ids, lambda hf, job_id: hf.cancel(job_id, by=who()))
+
+
+@jobs.command()
+@click.argument("job_ids", metavar="ID…", nargs=-1, required=True)
+@click.pass_obj
+def retry(call: Call, job_ids: tuple[str, ...]) -> int:
+    """Queue failed or cancelled jobs anew; their attempts start again at 0."""
+    return _act_on_each(call, job_ids, lambda hf, job_id: hf.retry(job_id, by=who()))
+
+
+def _act_on_each(call: Call, job_ids: tuple[str, ...], act: Callable[[Holdfast, str], Awaitable[Job[Any]]]) -> int:
+    """Each is tried, whatever becomes of the others; the first refusal decides the exit code."""
+
+    async def act_on_all(hf: Holdfast) -> tuple[list[Job[Any]], list[tuple[str, HoldfastError]]]:
+        done, refused = [], []
+        for job_id in job_ids:
+            try:
+                done.append(await act(hf, job_id))
+            except HoldfastError as error:
+                refused.append((job_id, error))
+        return done, refused
+
+    done, refused = _with_app(call, act_on_all)
+    if call.as_json:
+        refusals = [{"id": job_id, **dict(zip(("code", "message"), describe(error), strict=True))} for job_id, error in refused]
+        print_json({"jobs": [job.as_dict() for job in done], "errors": refusals})
+    else:
+        for job in done:
+            click.echo(f"{job.id} {job.status}")
+    for _, error in refused:
+        report(error, as_json=call.as_json, debug=call.debug)
+    return exit_code_of(refused[0][1]) if refused else OK

@@ -1,0 +1,58 @@
+"""`holdfast reaper`: bring back the jobs of dead workers, and forget what is old."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import click
+
+from holdfast.app import Holdfast
+from holdfast.cli.apps import app_for_database
+from holdfast.cli.call import Call, Command
+from holdfast.cli.output import print_json, say
+from holdfast.cli.process_log import log_to_stderr
+from holdfast.processes.reaper import Reaper
+from holdfast.settings import parse_database_url
+
+
+@click.command(cls=Command)
+@click.option("--once", is_flag=True, help="One pass, for cron.")
+@click.option("--interval", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Else as configured (60).")
+@click.pass_obj
+def reaper(call: Call, once: bool, interval: float | None) -> None:
+    """Bring back the jobs of dead workers; forget what is old."""
+    hf = app_for_database(call)
+    log_to_stderr()
+    asyncio.run(_once(call, hf) if once else reap_until_stopped(hf, interval))
+
+
+async def _once(call: Call, hf: Holdfast) -> None:
+    try:
+        report, pruned = await Reaper(hf.store, hf.settings).one_pass()
+    finally:
+        await hf.aclose()
+    counts = {
+        "requeued": len(report.requeued),
+        "failed": len(report.failed),
+        "cancelled": len(report.cancelled),
+        "pruned": pruned,
+    }
+    if call.as_json:
+        print_json(counts)
+    else:
+        click.echo(", ".join(f"{name} {count}" for name, count in counts.items()))
+
+
+async def reap_until_stopped(hf: Holdfast, interval: float | None = None, *, supervised: bool = False) -> None:
+    """Signals end it after the pass under way. A supervisor passes Ctrl+C on as SIGTERM, so that it counts once."""
+    process = Reaper(hf.store, hf.settings, interval)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, process.stop)
+    loop.add_signal_handler(signal.SIGINT, (lambda: None) if supervised else process.stop)
+    seconds = interval or hf.settings.reaper_interval
+    say(f"Reaper: database {parse_database_url(hf.settings.database_url).safe}, every {seconds:g} s")
+    try:
+        await process.run()
+    finally:
+        await hf.aclose()

@@ -1,0 +1,39 @@
+"""`holdfast worker`: run tasks."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from holdfast.cli.call import Call, Command
+from holdfast.cli.output import say
+from holdfast.cli.worker_process import Wish, WorkerProcess
+from holdfast.processes.supervisor import Child, Supervisor
+
+
+@click.command(cls=Command)
+@click.option("--queues", metavar="A,B", help="Which queues, the first one first; else those of the app's tasks.")
+@click.option("--concurrency", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Jobs at a time.")
+@click.option("--processes", type=click.IntRange(1, 256), default=1, show_default=True)
+@click.option("--exit-when-idle", type=click.FloatRange(0), metavar="SECONDS", help="End when there was no job for this long.")
+@click.option("--no-reap", is_flag=True, help="Leave recovery to others.")
+@click.option("--grace", type=click.FloatRange(0), metavar="SECONDS", help="How long running jobs may take after SIGTERM.")
+@click.pass_obj
+def worker(
+    call: Call,
+    queues: str | None,
+    concurrency: int,
+    processes: int,
+    exit_when_idle: float | None,
+    no_reap: bool,
+    grace: float | None,
+) -> int:
+    """Run jobs until stopped. SIGTERM or Ctrl+C: finish what runs; a second one gives the rest back at once."""
+    names = [name.strip() for name in queues.split(",") if name.strip()] if queues else None
+    wish = Wish(queues=names, concurrency=concurrency, exit_when_idle=exit_when_idle, reap=not no_reap, grace=grace)
+    if processes == 1 and os.getpid() != 1:
+        return WorkerProcess(call, wish).run()
+    # As process 1 of a container a worker would inherit orphans that only a supervisor may collect.
+    children = [Child(f"worker {number}", WorkerProcess(call, wish, supervised=True).run) for number in range(1, processes + 1)]
+    return Supervisor(children, say).run()

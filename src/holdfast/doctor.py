@@ -1,0 +1,223 @@
+"""What is wrong with an installation, and what to do about it. Looks only; changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import difflib
+import os
+import platform
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+import msgspec
+
+from holdfast.app import Holdfast
+from holdfast.errors import HoldfastError, StorageError
+from holdfast.job import State
+from holdfast.settings import Settings, parse_database_url
+from holdfast.store.protocol import JobFilter
+from holdfast.version import VERSION
+
+SLOW_SECONDS = 0.1
+CLOCK_SECONDS_MAX = 5.0
+SEEN_SECONDS = 60.0
+UNSERVED_SECONDS = 60.0
+NOTIFY_SECONDS = 2.0
+PAGE = 200
+PAGES_MAX = 10
+OTHER_VARIABLES = {"HOLDFAST_APP", "HOLDFAST_MACHINE_ID"}
+"""Read elsewhere than in the settings."""
+
+
+class Check(msgspec.Struct):
+    """One thing that was looked at."""
+
+    name: str
+    status: Literal["ok", "warning", "error"]
+    message: str
+    advice: str = ""
+
+
+async def examine(hf: Holdfast) -> list[Check]:
+    """All that can be looked at, in the order in which it should be mended."""
+    checks = [Check("version", "ok", f"Holdfast {VERSION} on Python {platform.python_version()}"), *settings_checks(hf)]
+    shown = parse_database_url(hf.settings.database_url).safe
+    try:
+        version = await hf.store.schema_version()
+    except StorageError as error:
+        name = "schema" if error.code != "storage_unavailable" else "database"
+        return [*checks, Check(name, "error", str(error), _advice(error, shown))]
+    began = time.monotonic()
+    await hf.store.schema_version()  # again: the first one also had to connect
+    checks += [_latency(shown, time.monotonic() - began), Check("schema", "ok", f"version {version}")]
+    offset = await hf.store.clock_offset()
+    checks.append(_clock(offset))
+    now = datetime.now(UTC) - timedelta(seconds=offset)
+    for check in (_engine, _listening):
+        checks.append(await check(hf))
+    checks += [await _workers(hf, now), await _unserved(hf), await _leases(hf, now)]
+    return checks
+
+
+def _advice(error: StorageError, shown: str) -> str:
+    return {
+        "not_migrated": "run `holdfast migrate`",
+        "schema_too_new": "upgrade the holdfast package",
+        "not_our_database": "name another database",
+    }.get(error.code, f"check that {shown} is right and that the database runs")
+
+
+def _latency(shown: str, seconds: float) -> Check:
+    message = f"{shown} answers in {seconds * 1000:.1f} ms"
+    if seconds < SLOW_SECONDS:
+        return Check("database", "ok", message)
+    return Check("database", "warning", message, "move the workers nearer to the database: each claim waits for it")
+
+
+def _clock(offset: float) -> Check:
+    message = f"this host is {abs(offset):.1f} s {'ahead of' if offset > 0 else 'behind'} the database"
+    if abs(offset) < CLOCK_SECONDS_MAX:
+        return Check("clock", "ok", message)
+    return Check("clock", "warning", message, "set this host's clock: leases are safe, but times in logs mislead")
+
+
+# -- the database's own kind -----------------------------------------------------------------------------------------
+
+
+async def _engine(hf: Holdfast) -> Check:
+    async with hf.transaction() as tx:
+        if hf.store.name == "sqlite":
+            (version,) = (await tx.fetch("SELECT sqlite_version() AS v"))[0].values()
+            (mode,) = (await tx.fetch("PRAGMA journal_mode"))[0].values()
+            if mode in ("wal", "memory"):
+                return Check("engine", "ok", f"SQLite {version}, journal {mode}")
+            return Check("engine", "error", f"SQLite journal is {mode}", "put the file on a local disk, so that WAL works")
+        (version,) = (await tx.fetch("SHOW server_version"))[0].values()
+        (number,) = (await tx.fetch("SELECT current_setting('server_version_num')::int AS n"))[0].values()
+    if number >= 150_000:
+        return Check("engine", "ok", f"PostgreSQL {version}")
+    return Check("engine", "warning", f"PostgreSQL {version} is older than what is tested", "use PostgreSQL 15 or newer")
+
+
+async def _listening(hf: Holdfast) -> Check:
+    """Sends a notification to itself: behind a transaction pooler LISTEN succeeds, but nothing ever arrives."""
+    if hf.store.name == "sqlite":
+        return Check("wake-ups", "ok", "by watching the file")
+    heard = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def wake(what: str) -> None:
+        if what == "doctor":
+            loop.call_soon_threadsafe(heard.set)
+
+    stop = await hf.store.listen(wake)
+    try:
+        async with hf.transaction() as tx:
+            await tx.execute("SELECT pg_notify('holdfast', 'doctor')")
+        await asyncio.wait_for(heard.wait(), NOTIFY_SECONDS)
+    except TimeoutError:
+        return Check(
+            "wake-ups",
+            "warning",
+            "notifications do not arrive, so jobs start by polling",
+            "connect past the transaction pooler, or accept up to a second of delay",
+        )
+    finally:
+        await stop()
+    return Check("wake-ups", "ok", "LISTEN and NOTIFY work")
+
+
+# -- what is going on --------------------------------------------------------------------------------------------------
+
+
+async def _workers(hf: Holdfast, now: datetime) -> Check:
+    limit = now - timedelta(seconds=SEEN_SECONDS)
+    seen = [row for row in await hf.workers() if row.last_seen_at and row.last_seen_at > limit]
+    if not seen:
+        return Check("workers", "warning", "none seen in the last minute", "start one with `holdfast worker`")
+    slots = sum(row.concurrency for row in seen)
+    running = sum(row.running for row in seen)
+    return Check("workers", "ok", f"{len(seen)} seen in the last minute, {running} jobs running in {slots} slots")
+
+
+async def _unserved(hf: Holdfast) -> Check:
+    found = await hf.store.job_unserved(UNSERVED_SECONDS, 5)
+    if not found:
+        return Check("unserved jobs", "ok", "none")
+    names = ", ".join(f"{count} of {task} in queue {queue}" for queue, task, count in found)
+    advice = "start a worker for that queue whose app has that task, or give the task its old name as an alias"
+    return Check("unserved jobs", "error", f"no live worker knows: {names}", advice)
+
+
+async def _leases(hf: Holdfast, now: datetime) -> Check:
+    """A lease that has just expired is the reaper's next business; one that expired long ago has no reaper."""
+    limit = now - timedelta(seconds=hf.settings.reaper_interval + 10)
+    cursor: str | None = None
+    stuck = 0
+    for _ in range(PAGES_MAX):
+        page = await hf.store.job_list(JobFilter(state=State.RUNNING), cursor=cursor, limit=PAGE)
+        stuck += sum(1 for job in page if job.lease_expires_at and job.lease_expires_at < limit)
+        if len(page) < PAGE:
+            break
+        cursor = page[-1].id
+    if not stuck:
+        return Check("leases", "ok", "none expired and left")
+    return Check(
+        "leases",
+        "error",
+        f"{stuck} running jobs lost their worker and nobody rescues them",
+        "run `holdfast reaper` or a worker",
+    )
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+
+
+def settings_checks(hf: Holdfast) -> list[Check]:
+    doubts = [*_odd_values(hf.settings), *_odd_variables()]
+    return doubts or [Check("settings", "ok", "nothing odd")]
+
+
+def _odd_values(settings: Settings) -> list[Check]:
+    doubts = []
+    if settings.heartbeat > settings.lease / 2:
+        message = f"a heartbeat each {settings.heartbeat:g} s leaves no second chance within a lease of {settings.lease:g} s"
+        doubts.append(Check("settings", "warning", message, f"set heartbeat to {settings.lease / 3:.3g} or less"))
+    if settings.poll_busy > settings.poll_idle:
+        message = f"poll_busy ({settings.poll_busy:g} s) is longer than poll_idle ({settings.poll_idle:g} s)"
+        doubts.append(Check("settings", "warning", message, "swap them"))
+    if settings.backoff_base > settings.backoff_max:
+        message = f"backoff_base ({settings.backoff_base:g} s) is longer than backoff_max ({settings.backoff_max:g} s)"
+        doubts.append(Check("settings", "warning", message, "raise backoff_max"))
+    if parse_database_url(settings.database_url).path == ":memory:":
+        message = "the database lives in memory: other processes cannot see it, and its jobs die with this one"
+        doubts.append(Check("settings", "warning", message, "name a file: sqlite:///jobs.db"))
+    return doubts
+
+
+def _odd_variables() -> list[Check]:
+    """A misspelt variable is silently ignored everywhere else."""
+    rules = (field.metadata.get("rule") for field in dataclasses.fields(Settings))
+    known = {name for rule in rules if rule for name in rule.env if name.startswith("HOLDFAST_")} | OTHER_VARIABLES
+    doubts = []
+    for name in sorted(os.environ):
+        if not name.startswith("HOLDFAST_") or name in known or re.fullmatch(r"HOLDFAST_(\w+_SLA_FACTOR|TEST_\w+)", name):
+            continue
+        near = difflib.get_close_matches(name, known, n=1)
+        advice = f"did you mean {near[0]}?" if near else "remove it"
+        doubts.append(Check("settings", "warning", f"{name} is set but means nothing", advice))
+    return doubts
+
+
+def app_check(error: HoldfastError | None, name: str | None, tasks: int) -> Check:
+    """Whether the app with the tasks can be used; the caller has tried."""
+    if error is not None:
+        return Check("app", "error", str(error), "mend it, or name another with --app module:hf")
+    if name is None:
+        return Check("app", "warning", "none found", "name it with --app module:hf to check its tasks too")
+    if not tasks:
+        return Check("app", "error", f"{name} has no tasks", "import the modules that define them")
+    return Check("app", "ok", f"{name} has {tasks} tasks")

@@ -1,0 +1,52 @@
+"""The reaper as a process: a pass each interval, for ever. Any number of them may run beside the workers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from holdfast.errors import StorageError
+from holdfast.prune import prune
+from holdfast.reap import ReapReport, reap
+from holdfast.settings import Settings
+from holdfast.store.protocol import Store
+
+log = logging.getLogger("holdfast")
+
+PRUNE_EVERY_PASSES = 10
+
+
+class Reaper:
+    def __init__(self, store: Store, settings: Settings, interval: float | None = None) -> None:
+        self._store = store
+        self._settings = settings
+        self._interval = interval or settings.reaper_interval
+        self._stopping = asyncio.Event()
+        self._passes = 0
+
+    def stop(self) -> None:
+        """End after the pass that is under way."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Until stopped. Nothing that goes wrong in a pass ends it."""
+        while not self._stopping.is_set():
+            try:
+                await self.one_pass()
+            except StorageError as error:
+                log.warning("The reaper's pass failed, the next one comes in %g s: %s", self._interval, error)
+            except Exception:
+                log.exception("The reaper's pass failed, the next one comes in %g s", self._interval)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), self._interval)
+
+    async def one_pass(self) -> tuple[ReapReport, int]:
+        """What was rescued, and how many old rows were deleted: only some passes look for those, the first is one."""
+        report = await reap(self._store, self._settings)
+        pruned = 0
+        if self._passes % PRUNE_EVERY_PASSES == 0:
+            await self._store.order_heal()
+            pruned = sum((await prune(self._store, self._settings)).values())
+        self._passes += 1
+        return report, pruned

@@ -1,0 +1,99 @@
+"""Tasks for tests that kill, freeze and stop what runs them. They tell where they are by lines in files of a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+from pathlib import Path
+
+from holdfast import Holdfast, current
+from tests.support.waiting import until, until_sync
+
+hf = Holdfast()
+
+PATIENCE_SECONDS = 120
+AT_ONCE = (0,)
+
+
+def mark(folder: str, event: str) -> None:
+    """One line per event, each process into its own file; it is there even if the process is killed right after."""
+    run = current()
+    file = os.open(Path(folder, f"{os.getpid()}.marks"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(file, f"{event} {run.job_id} {run.run_id} {os.getpid()}\n".encode())
+    os.close(file)
+
+
+def may_go(folder: str) -> bool:
+    return Path(folder, f"{current().job_id}.go{current().run_no}").exists()
+
+
+def first_half(folder: str) -> None:
+    current().log.info("first half")
+    mark(folder, "started")
+
+
+def second_half(folder: str) -> str:
+    current().log.info("second half")
+    mark(folder, "done")
+    return current().run_id
+
+
+@hf.task(backoff=AT_ONCE, noun="Delivery")
+async def hold(folder: str) -> str:
+    first_half(folder)
+    await until(lambda: may_go(folder), PATIENCE_SECONDS)
+    return second_half(folder)
+
+
+@hf.task(backoff=AT_ONCE)
+def hold_in_thread(folder: str) -> str:
+    first_half(folder)
+    until_sync(lambda: may_go(folder), PATIENCE_SECONDS)
+    return second_half(folder)
+
+
+@hf.task(backoff=AT_ONCE, isolate=True)
+def hold_isolated(folder: str) -> str:
+    first_half(folder)
+    until_sync(lambda: may_go(folder), PATIENCE_SECONDS)
+    return second_half(folder)
+
+
+@hf.task
+async def tell_pid() -> int:
+    return os.getpid()
+
+
+@hf.task(backoff=AT_ONCE, max_attempts=50)
+async def work(folder: str, seconds: float) -> str:
+    mark(folder, "started")
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), seconds)
+    mark(folder, "done")
+    return current().run_id
+
+
+@hf.task(backoff=AT_ONCE)
+async def never_end(folder: str) -> None:
+    mark(folder, "started")
+    await asyncio.Event().wait()
+
+
+@hf.task(backoff=AT_ONCE, noun="Extraction")
+async def run_out_of_memory(folder: str) -> None:
+    """What the kernel does to a process that takes too much."""
+    mark(folder, "started")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@hf.task(max_attempts=1)
+async def segfault() -> None:
+    ctypes.string_at(0)
+
+
+@hf.task(max_attempts=1, isolate=True)
+def segfault_isolated() -> None:
+    ctypes.string_at(0)

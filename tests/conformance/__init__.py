@@ -1,0 +1,1 @@
+"""What every store must do, proven on each of them by the same tests, one file per noun."""
