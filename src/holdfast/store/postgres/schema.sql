@@ -87,7 +87,8 @@ CREATE INDEX jobs_scheduled ON holdfast.jobs (run_at) WHERE state = 'queued' AND
 -- lease_expires_at is not in here on purpose: a heartbeat then changes no indexed column and stays a HOT update.
 -- locked_by is, so that statements that are fenced by `id, run_id, state = 'running'` cannot use this index: with statistics
 -- from a quiet moment the planner takes it for empty, and would scan all running jobs for each row of a batch.
-CREATE INDEX jobs_running ON holdfast.jobs (coalesce(tenant, ''), queue) WHERE state = 'running' AND locked_by IS NOT NULL;
+-- seq keeps the keys apart: with thousands of equal ones every claim pays for tidying the same pages of the index.
+CREATE INDEX jobs_running ON holdfast.jobs (coalesce(tenant, ''), queue, seq) WHERE state = 'running' AND locked_by IS NOT NULL;
 CREATE UNIQUE INDEX jobs_unique_key ON holdfast.jobs (coalesce(tenant, ''), unique_key)
     WHERE unique_key IS NOT NULL AND state IN ('queued', 'running');
 CREATE INDEX jobs_order_key ON holdfast.jobs (coalesce(tenant, ''), order_key, seq)

@@ -18,6 +18,7 @@ from holdfast.store.named_sql import load_statements
 from holdfast.store.outcomes import cancel_conflict, retry_conflict
 from holdfast.store.postgres import migrate, rows
 from holdfast.store.postgres.connections import Connection, Connections, breaks_constraint
+from holdfast.store.postgres.gather import Gathering
 from holdfast.store.postgres.listener import Listener
 from holdfast.store.postgres.tenants import TenantVerbs
 from holdfast.store.protocol import (
@@ -69,6 +70,7 @@ class PostgresStore(TenantVerbs):
         self._connections = Connections(url, shown)
         self._clock = clock or DatabaseClock()
         self._checked = False
+        self._gathering = Gathering(self._insert_now)
         self._listeners: list[Listener] = []
 
     # -- the server itself ---------------------------------------------------------------------------------------------
@@ -116,8 +118,12 @@ class PostgresStore(TenantVerbs):
     # -- accept --------------------------------------------------------------------------------------------------------
 
     async def job_insert_many(self, jobs: Sequence[NewJob]) -> list[Inserted]:
-        if not jobs:
-            return []
+        # Statements with several unique keys could wait for each other in a circle: only jobs without one share.
+        if len(jobs) == 1 and jobs[0].unique_key is None:
+            return await self._gathering.insert(jobs)
+        return await self._insert_now(jobs) if jobs else []
+
+    async def _insert_now(self, jobs: Sequence[NewJob]) -> list[Inserted]:
         await self._check()
         try:
             return self.inserted_from_rows(jobs, await self._insert(jobs))
