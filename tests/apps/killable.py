@@ -9,7 +9,7 @@ import os
 import signal
 from pathlib import Path
 
-from holdfast import Holdfast, current
+from holdfast import Holdfast, Snooze, current
 from tests.support.waiting import until, until_sync
 
 hf = Holdfast()
@@ -48,7 +48,7 @@ async def hold(folder: str) -> str:
     return second_half(folder)
 
 
-@hf.task(backoff=AT_ONCE)
+@hf.task(backoff=AT_ONCE, noun="Delivery")
 def hold_in_thread(folder: str) -> str:
     first_half(folder)
     until_sync(lambda: may_go(folder), PATIENCE_SECONDS)
@@ -70,10 +70,46 @@ async def tell_pid() -> int:
 @hf.task(backoff=AT_ONCE, max_attempts=50)
 async def work(folder: str, seconds: float) -> str:
     mark(folder, "started")
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(asyncio.Event().wait(), seconds)
+    await spend(seconds)
     mark(folder, "done")
     return current().run_id
+
+
+async def spend(seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), seconds)
+
+
+@hf.task(backoff=AT_ONCE, max_attempts=50, isolate=False)
+def work_in_thread(folder: str, seconds: float) -> str:
+    return asyncio.run(work(folder, seconds))
+
+
+@hf.task(backoff=AT_ONCE, max_attempts=50, isolate=True)
+def work_isolated(folder: str, seconds: float) -> str:
+    return asyncio.run(work(folder, seconds))
+
+
+@hf.task(backoff=AT_ONCE, max_attempts=50, cancel="immediate")
+async def work_until_cancelled(folder: str, seconds: float) -> str:
+    return await work(folder, seconds)
+
+
+@hf.task(backoff=(0, 0.2), max_attempts=50)
+async def work_at_third_attempt(folder: str, seconds: float) -> str:
+    """Every way of not ending: an error, and a snooze."""
+    if current().attempt < 3:
+        mark(folder, "started")
+        await spend(seconds)
+        raise ConnectionError("the other side hung up") if current().run_no % 2 else Snooze(0.05)
+    return await work(folder, seconds)
+
+
+@hf.task(backoff=AT_ONCE, max_attempts=2)
+async def always_fail(folder: str, seconds: float) -> str:
+    mark(folder, "started")
+    await spend(seconds)
+    raise ValueError("no such customer")
 
 
 @hf.task(backoff=AT_ONCE)

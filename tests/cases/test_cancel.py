@@ -66,13 +66,14 @@ async def test_a_running_job_stops_at_its_next_step_and_runs_the_rest_of_nothing
         return "next"
 
     job, following = await pipeline.enqueue(), await after.enqueue()
-    async with working(hf, concurrency=1):
+    async with working(hf, concurrency=1) as worker:
         await started.wait()
         asked = await hf.cancel(job.id, by="ana")
         assert (asked.state, asked.status) == (State.RUNNING, "cancelling")
         with pytest.raises(JobConflict) as twice:
             await hf.cancel(job.id, by="bo")
         assert twice.value.code == "already_cancelling"
+        await until(lambda: all(attempt.cancelled for attempt in worker.running.values()))
         go.set()
         cancelled = await ends(hf, job)
         assert await following.result(timeout=10) == "next"

@@ -112,9 +112,11 @@ async def test_a_task_that_swallows_every_cancellation_is_fenced_off(hf: Holdfas
         return "too late"
 
     job = await immortal.enqueue()
-    end = await drain(hf)
+    try:
+        end = await drain(hf)
+    finally:
+        go.set()
     assert (end.reason, end.threads_left) == ("stuck", 1)
-    go.set()
     await gone.wait()
     failed = await hf.get(job.id)
     assert (failed.state, failed.error_code, failed.output) == (State.FAILED, "deadline_exceeded", None)
@@ -170,7 +172,12 @@ async def test_a_stuck_worker_gives_its_other_jobs_back_after_their_grace(hf: Ho
 
 def in_a_thread(worker: Worker) -> threading.Thread:
     """The worker on a loop of its own, which its tasks may block."""
-    thread = threading.Thread(target=lambda: asyncio.run(worker.run()), daemon=True)
+
+    async def work() -> None:
+        await worker.run()
+        await worker.store.leave_loop()
+
+    thread = threading.Thread(target=lambda: asyncio.run(work()), daemon=True)
     thread.start()
     return thread
 

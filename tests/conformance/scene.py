@@ -9,7 +9,19 @@ import msgspec
 
 from holdfast.ids import new_job_id, new_run_id
 from holdfast.job import LogLine, State
-from holdfast.store.protocol import Backoff, Beat, Claim, Claimed, Completion, Departure, Inserted, Leaving, NewJob, Reaped, Store
+from holdfast.store.protocol import (
+    Backoff,
+    Beat,
+    Claim,
+    Claimed,
+    Completion,
+    Departure,
+    Inserted,
+    Leaving,
+    NewJob,
+    Reaped,
+    Store,
+)
 
 QUEUE = "mail"
 TASK = "send_receipt"

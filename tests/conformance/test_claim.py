@@ -181,12 +181,13 @@ async def test_the_next_due_time_is_that_of_the_earliest(store: Store) -> None:
     assert (await claim(store)).next_due_seconds == 20.0
 
 
-async def test_a_claim_that_found_jobs_tells_no_due_time(store: Store) -> None:
-    """Whoever got work asks again anyway."""
+async def test_a_due_time_is_told_where_less_was_found_than_asked_for(store: Store) -> None:
+    """A worker with a slot left knows when to come back; one that got all it asked for comes back anyway."""
     await insert(store, delay=20.0)
-    await insert(store)
-    found = await claim(store)
-    assert (len(found.jobs), found.next_due_seconds) == (1, None)
+    await insert_some(store, 3)
+    full, short = await claim(store, 2), await claim(store, 2)
+    assert (len(full.jobs), full.next_due_seconds) == (2, None)
+    assert (len(short.jobs), short.next_due_seconds) == (1, 20.0)
 
 
 async def test_a_job_that_has_fallen_due_queues_behind_those_that_waited_longer(store: Store, clock: ManualClock) -> None:
@@ -231,7 +232,7 @@ async def test_claimers_at_the_same_time_never_get_the_same_job(store: Store, op
 
 @pytest.mark.case("claim-6")
 async def test_a_row_that_somebody_has_locked_holds_nobody_up(store: Store, open_another: OpenAnother) -> None:
-    """PostgreSQL locks rows: the claim skips that one. SQLite locks the file: the claim waits its short turn and misses none."""
+    """PostgreSQL locks rows: the claim skips that one. SQLite locks the file: the claim waits its turn and misses none."""
     locked, free = await insert(store), await insert(store)
     other = open_another()
     if store.name == "postgres":

@@ -52,7 +52,7 @@ async def test_a_job_that_simply_works_writes_no_history(store: Store) -> None:
     run = await start(store)
     await complete(store, run)
     assert await store.event_list(run.id) == []
-    assert [(1, "completed")] == [(one.run_no, one.outcome) for one in await store.run_list(run.id)]
+    assert [(one.run_no, one.outcome) for one in await store.run_list(run.id)] == [(1, "completed")]
 
 
 async def test_a_batch_of_completions_answers_which_were_accepted(store: Store) -> None:
@@ -63,7 +63,7 @@ async def test_a_batch_of_completions_answers_which_were_accepted(store: Store) 
     batch = [Completion(run.id, run.run_id, str(number)) for number, run in enumerate(runs)]
     batch.append(Completion(new_run_id(), new_run_id(), None))
     assert {run.run_id for run in runs[1:]} == await store.job_complete_if_leased(batch)
-    assert [None, 1, 2, 3] == [(await store.job_get(run.id)).output for run in runs]
+    assert [(await store.job_get(run.id)).output for run in runs] == [None, 1, 2, 3]
     assert await store.job_complete_if_leased([]) == set()
 
 
@@ -147,7 +147,7 @@ async def test_a_requested_cancel_turns_every_way_out_into_cancelled(store: Stor
     found = await store.job_get(run.id)
     assert (found.state, found.cancel_requested_by, found.attempt) == (State.CANCELLED, "ana", 1)
     events = await store.event_list(run.id)
-    assert [("job.cancel_requested", "ana"), ("job.cancelled", "ana")] == [(event.type, event.actor) for event in events]
+    assert [(event.type, event.actor) for event in events] == [("job.cancel_requested", "ana"), ("job.cancelled", "ana")]
 
 
 async def test_a_run_may_cancel_itself(store: Store, clock: ManualClock) -> None:

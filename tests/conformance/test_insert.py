@@ -85,7 +85,7 @@ async def test_asking_again_with_the_same_jobs_makes_no_second_one(store: Store)
     jobs = [new_job(), new_job(unique_key="mine"), new_job(unique_key="taken")]
     first = await store.job_insert_many(jobs)
     assert first == await store.job_insert_many(jobs)
-    assert [True, True, False] == [answer.created for answer in first]
+    assert [answer.created for answer in first] == [True, True, False]
     assert older.id == first[2].id
     assert await count(store) == 3
 
@@ -116,7 +116,7 @@ async def test_fifty_inserts_at_once_with_one_unique_key_make_one_job(store: Sto
 async def test_duplicates_inside_one_call_become_one_job(store: Store) -> None:
     """The first of them is created, the others are answered with it."""
     answers = await store.job_insert_many([new_job(unique_key="k"), new_job(), new_job(unique_key="k")])
-    assert [True, True, False] == [answer.created for answer in answers]
+    assert [answer.created for answer in answers] == [True, True, False]
     assert answers[0].id == answers[2].id
     assert await count(store) == 2
 
@@ -124,14 +124,14 @@ async def test_duplicates_inside_one_call_become_one_job(store: Store) -> None:
 async def test_a_unique_key_counts_within_its_tenant(store: Store) -> None:
     """Two tenants may use the same key."""
     answers = await store.job_insert_many([new_job(unique_key="k", tenant=tenant) for tenant in ("a", "b", None)])
-    assert [True, True, True] == [answer.created for answer in answers]
+    assert [answer.created for answer in answers] == [True, True, True]
 
 
 async def test_no_tenant_and_an_empty_one_are_the_same_scope(store: Store) -> None:
     """Within one call and over two, a key without a tenant meets that of the tenant called nothing."""
     both = await store.job_insert_many([new_job(unique_key="k", tenant=None), new_job(unique_key="k", tenant="")])
     later = await insert(store, unique_key="k", tenant="")
-    assert [True, False, False] == [both[0].created, both[1].created, later.created]
+    assert [both[0].created, both[1].created, later.created] == [True, False, False]
     assert both[0].id == both[1].id == later.id
 
 

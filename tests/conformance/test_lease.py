@@ -163,7 +163,7 @@ async def test_nothing_of_a_run_that_lost_its_lease_is_accepted(store: Store, cl
 async def test_the_run_that_holds_the_lease_is_heard(store: Store) -> None:
     """The other side of the fence: the same acts are accepted while the lease lasts."""
     run = await start(store)
-    assert ["beat", "progress", "log", "step", "complete by statement"] == await accepted_acts(store, run)
+    assert await accepted_acts(store, run) == ["beat", "progress", "log", "step", "complete by statement"]
     assert (await store.job_get(run.id)).state is State.COMPLETED
 
 

@@ -53,7 +53,7 @@ async def test_a_repeated_flush_is_harmless(store: Store) -> None:
     assert await store.log_append_if_leased(run.id, run.run_id, batch)
     assert await store.log_append_if_leased(run.id, run.run_id, [line(run, 2, "changed"), line(run, 3, "third")])
     messages = [one.message for one in await store.log_read(run.run_id, after=0, limit=10)]
-    assert ["first", "second", "third"] == messages
+    assert messages == ["first", "second", "third"]
 
 
 async def test_an_empty_flush_still_tells_whether_the_lease_holds(store: Store) -> None:
@@ -71,8 +71,8 @@ async def test_each_run_has_a_log_of_its_own(store: Store) -> None:
     await leave(store, run, Leaving.RETRY)
     (again,) = (await claim(store)).jobs
     await store.log_append_if_leased(again.id, again.run_id, [line(again, 1, "new")])
-    assert ["old"] == [one.message for one in await store.log_read(run.run_id, after=0, limit=10)]
-    assert ["new"] == [one.message for one in await store.log_read(again.run_id, after=0, limit=10)]
+    assert [one.message for one in await store.log_read(run.run_id, after=0, limit=10)] == ["old"]
+    assert [one.message for one in await store.log_read(again.run_id, after=0, limit=10)] == ["new"]
 
 
 @pytest.mark.case("logger-1")

@@ -16,7 +16,7 @@ from tests.conformance.scene import QUEUE, TASK, claim, complete, fail, insert, 
 from tests.conformance.test_workers import a_worker
 
 
-async def listed(store: Store, cursor: str | None = None, limit: int = 100, **where: Any) -> list[str]:
+async def listed(store: Store, *, cursor: str | None = None, limit: int = 100, **where: Any) -> list[str]:
     return [job.id for job in await store.job_list(JobFilter(**where), cursor=cursor, limit=limit)]
 
 
@@ -48,7 +48,7 @@ async def test_pages_follow_each_other_without_gap_or_repetition(store: Store) -
     await insert(store)
     while pages[-1]:
         pages.append(await listed(store, cursor=pages[-1][-1], limit=3))
-    assert [3, 3, 1, 0] == [len(page) for page in pages]
+    assert [len(page) for page in pages] == [3, 3, 1, 0]
     assert ids[::-1] == [job_id for page in pages for job_id in page]
 
 
@@ -57,8 +57,8 @@ async def test_a_list_may_be_of_one_kind_only(store: Store, field: str) -> None:
     """By queue, task, tenant or project: what matches exactly, and nothing else."""
     wanted = await insert_some(store, 2, **{field: "wanted"})
     await store.job_insert_many([new_job(**{field: "unwanted"}), new_job()])
-    assert wanted[::-1] == await listed(store, **{field: "wanted"})
-    assert await listed(store, **{field: "want"}) == []
+    assert wanted[::-1] == await listed(store, **dict[str, Any]({field: "wanted"}))
+    assert await listed(store, **dict[str, Any]({field: "want"})) == []
 
 
 async def test_a_list_may_be_of_one_tag(store: Store) -> None:
@@ -207,7 +207,7 @@ async def test_runs_are_newest_first_and_events_oldest_first(store: Store, clock
         await leave(store, run, how)
         clock.advance(1)
         run = next(iter((await claim(store)).jobs), run)
-    assert [(3, "failed"), (2, "snoozed"), (1, "failed")] == [(r.run_no, r.outcome) for r in await store.run_list(run.id)]
+    assert [(r.run_no, r.outcome) for r in await store.run_list(run.id)] == [(3, "failed"), (2, "snoozed"), (1, "failed")]
     events = await store.event_list(run.id)
-    assert ["job.retrying", "job.snoozed", "job.failed"] == [event.type for event in events]
+    assert [event.type for event in events] == ["job.retrying", "job.snoozed", "job.failed"]
     assert sorted(event.id for event in events) == [event.id for event in events]

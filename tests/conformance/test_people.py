@@ -56,7 +56,7 @@ async def test_a_running_job_is_only_asked_to_stop(store: Store, clock: ManualCl
     assert (cancelling.state, cancelling.status, cancelling.run_id) == (State.RUNNING, "cancelling", run.run_id)
     assert (cancelling.cancel_requested_at, cancelling.cancel_requested_by) == (clock.now(), "ana")
     assert cancelling.finished_at is None
-    assert ["job.cancel_requested"] == await event_types(store, run.id)
+    assert await event_types(store, run.id) == ["job.cancel_requested"]
 
 
 async def end_as(store: Store, state: str) -> str:
@@ -99,7 +99,7 @@ async def test_of_many_cancels_at_once_one_counts(store: Store) -> None:
     job = await insert(store)
     answers = await asyncio.gather(*(store.job_cancel(job.id, f"p{n}") for n in range(10)), return_exceptions=True)
     assert [isinstance(answer, JobConflict) for answer in answers].count(False) == 1
-    assert ["job.cancelled"] == await event_types(store, job.id)
+    assert await event_types(store, job.id) == ["job.cancelled"]
 
 
 async def test_of_a_cancel_and_a_claim_at_once_one_comes_first(store: Store) -> None:
@@ -134,7 +134,7 @@ async def test_a_retried_job_starts_anew_at_attempt_zero(store: Store, clock: Ma
     assert retried.run_id != before.run_id
     assert (retried.error_code, retried.error_message, retried.finished_at, retried.started_at) == (None, None, None, None)
     assert (retried.locked_by, retried.cancel_requested_at, retried.cancel_requested_by) == (None, None, None)
-    assert ("job.retried", "ana") == [(event.type, event.actor) for event in await store.event_list(job_id)][-1]
+    assert [(event.type, event.actor) for event in await store.event_list(job_id)][-1] == ("job.retried", "ana")
 
 
 @pytest.mark.case("L19")
@@ -147,7 +147,7 @@ async def test_a_retry_keeps_the_history_and_run_numbers_go_on(store: Store) -> 
     assert (again.attempt, again.run_no) == (1, 2)
     await complete(store, again)
     history = [(one.run_no, one.attempt, one.outcome) for one in await store.run_list(run.id)]
-    assert [(2, 1, "completed"), (1, 1, "failed")] == history
+    assert history == [(2, 1, "completed"), (1, 1, "failed")]
 
 
 async def test_the_history_of_a_failed_run_keeps_its_error(store: Store) -> None:
@@ -174,9 +174,9 @@ async def test_a_job_cancelled_between_two_attempts_is_in_the_history_once(store
     run = await start(store)
     await leave(store, run, Leaving.RETRY, delay=60.0, error_code="boom")
     await store.job_cancel(run.id, None)
-    assert [1] == [one.run_no for one in await store.run_list(run.id)]
+    assert [one.run_no for one in await store.run_list(run.id)] == [1]
     await store.job_retry_if_ended(run.id, None)
-    assert [(1, "failed", "boom")] == [(one.run_no, one.outcome, one.error_code) for one in await store.run_list(run.id)]
+    assert [(one.run_no, one.outcome, one.error_code) for one in await store.run_list(run.id)] == [(1, "failed", "boom")]
     assert (await claim(store)).jobs[0].run_no == 2
 
 
@@ -202,8 +202,8 @@ async def test_a_retry_does_not_make_a_second_active_job_of_a_unique_key(store: 
         await store.job_retry_if_ended(old.id, None)
     assert refused.value.code == "duplicate_active"
     assert await state_of(store, old.id) is State.FAILED
-    assert ["job.failed"] == await event_types(store, old.id)
-    assert [1] == [one.run_no for one in await store.run_list(old.id)]
+    assert await event_types(store, old.id) == ["job.failed"]
+    assert [one.run_no for one in await store.run_list(old.id)] == [1]
     await complete(store, newer)
     assert (await store.job_retry_if_ended(old.id, None)).state is State.QUEUED
 
@@ -220,4 +220,4 @@ async def test_of_many_retries_at_once_one_counts(store: Store) -> None:
     run = await fail(store)
     answers = await asyncio.gather(*(store.job_retry_if_ended(run.id, None) for _ in range(10)), return_exceptions=True)
     assert [isinstance(answer, JobConflict) for answer in answers].count(False) == 1
-    assert ["job.failed", "job.retried"] == await event_types(store, run.id)
+    assert await event_types(store, run.id) == ["job.failed", "job.retried"]

@@ -98,7 +98,7 @@ async def test_events_outlive_their_job_until_their_own_time(store: Store, clock
     clock.advance(days=20)
     gone = await store.prune(KEEP, limit=100)
     assert (gone["jobs"], gone["events"]) == (1, 0)
-    assert ["job.cancelled"] == [event.type for event in await store.event_list(job.id)]
+    assert [event.type for event in await store.event_list(job.id)] == ["job.cancelled"]
     clock.advance(days=71)
     assert (await store.prune(KEEP, limit=100))["events"] == 1
     assert await store.event_list(job.id) == []
@@ -111,8 +111,8 @@ async def test_old_log_lines_go_although_their_job_stays(store: Store, clock: Ma
     await store.log_append_if_leased(run.id, run.run_id, [line(run, no) for no in range(1, 6)])
     clock.advance(days=91)
     await store.log_append_if_leased(run.id, run.run_id, [line(run, 6)])
-    assert [3, 2, 0] == [(await store.prune(KEEP, limit=3))["logs"] for _ in range(3)]
-    assert [6] == [one.no for one in await store.log_read(run.run_id, after=0, limit=10)]
+    assert [(await store.prune(KEEP, limit=3))["logs"] for _ in range(3)] == [3, 2, 0]
+    assert [one.no for one in await store.log_read(run.run_id, after=0, limit=10)] == [6]
 
 
 async def test_workers_that_fell_silent_are_forgotten(store: Store, clock: ManualClock) -> None:
@@ -121,7 +121,7 @@ async def test_workers_that_fell_silent_are_forgotten(store: Store, clock: Manua
     clock.advance(days=1, seconds=1)
     await store.worker_save(a_worker("alive"))
     assert (await store.prune(KEEP, limit=100))["workers"] == 1
-    assert ["alive"] == [worker.id for worker in await store.worker_list()]
+    assert [worker.id for worker in await store.worker_list()] == ["alive"]
 
 
 async def test_a_forgotten_predecessor_leaves_nobody_waiting(store: Store, clock: ManualClock) -> None:

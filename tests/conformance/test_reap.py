@@ -166,7 +166,7 @@ async def test_without_attempts_left_it_fails_and_says_so(
     assert State.FAILED is reaped.state is found.state
     assert found.error_message == f"{named} failed after 2 attempts (machine crash or timeout)"
     assert (found.error_code, found.finished_at, found.attempt) == ("lease_expired", clock.now(), 2)
-    assert [(2, "failed"), (1, "lost")] == [(run.run_no, run.outcome) for run in await store.run_list(job.id)]
+    assert [(run.run_no, run.outcome) for run in await store.run_list(job.id)] == [(2, "failed"), (1, "lost")]
 
 
 @pytest.mark.case("L27")
@@ -188,7 +188,13 @@ async def test_a_job_that_somebody_cancelled_is_never_revived(store: Store, cloc
 @pytest.mark.parametrize(
     ("attempts", "cancelled", "event", "level", "message"),
     [
-        (3, False, "reaper:requeued", "warning", "Send receipt attempt 1 failed (machine unresponsive) - automatically retrying..."),
+        (
+            3,
+            False,
+            "reaper:requeued",
+            "warning",
+            "Send receipt attempt 1 failed (machine unresponsive) - automatically retrying...",
+        ),
         (
             1,
             False,
@@ -223,7 +229,7 @@ async def test_the_line_of_a_silent_run_is_its_first(store: Store, clock: Manual
     run = await start(store)
     clock.advance(LEASE + 1)
     await reap(store)
-    assert [1] == [one.no for one in await store.log_read(run.run_id, after=0, limit=10)]
+    assert [one.no for one in await store.log_read(run.run_id, after=0, limit=10)] == [1]
 
 
 # -- many at once ----------------------------------------------------------------------------------------------------------
@@ -241,7 +247,7 @@ async def test_reapers_at_once_handle_each_job_once(store: Store, clock: ManualC
     handled = [job.id for report in reports for job in report]
     assert sorted(run.id for run in runs) == sorted(handled)
     for run in runs[::5]:
-        assert ["reaper:requeued"] == await event_types(store, run.id)
+        assert await event_types(store, run.id) == ["reaper:requeued"]
         assert len(await store.log_read(run.run_id, after=0, limit=10)) == 1
     assert await reap(store) == []
 
@@ -251,7 +257,7 @@ async def test_a_pass_takes_no_more_than_its_limit(store: Store, clock: ManualCl
     await insert_some(store, 5)
     await claim(store, 5)
     clock.advance(LEASE + 1)
-    assert [3, 2, 0] == [len(await reap(store, limit=3)) for _ in range(3)]
+    assert [len(await reap(store, limit=3)) for _ in range(3)] == [3, 2, 0]
 
 
 async def test_a_completion_and_a_reaper_at_once_agree(store: Store, clock: ManualClock, open_another: OpenAnother) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.clock import ManualClock
@@ -25,7 +26,8 @@ def a_worker(worker_id: str = "worker-1", **fields: Any) -> WorkerRow:
 
 async def test_a_worker_is_listed_with_all_it_says_of_itself(store: Store, clock: ManualClock) -> None:
     """Host, process, machine, version, queues, tasks, slots; and since when by the database's clock."""
-    said = a_worker(machine_id="m-1", queues=["a", "b"], tasks=["x", "y"], running=3, draining=True)
+    long_ago = datetime(2000, 1, 1, tzinfo=UTC)
+    said = a_worker(machine_id="m-1", queues=["a", "b"], tasks=["x", "y"], running=3, draining=True, started_at=long_ago)
     await store.worker_save(said)
     said.started_at = said.last_seen_at = clock.now()
     assert [said] == await store.worker_list()
@@ -40,7 +42,7 @@ async def test_a_worker_that_says_again_that_it_lives_stays_one_worker(store: St
     (found,) = await store.worker_list()
     assert (found.running, found.draining, found.started_at, found.last_seen_at) == (7, True, began, clock.now())
     await store.worker_save(a_worker())
-    assert [False] == [worker.draining for worker in await store.worker_list()]
+    assert [worker.draining for worker in await store.worker_list()] == [False]
 
 
 async def test_workers_are_listed_in_the_order_they_came(store: Store, clock: ManualClock) -> None:
@@ -48,7 +50,7 @@ async def test_workers_are_listed_in_the_order_they_came(store: Store, clock: Ma
     for worker_id, pause in (("z", 10), ("b", 0), ("a", 0)):
         await store.worker_save(a_worker(worker_id))
         clock.advance(pause)
-    assert ["z", "a", "b"] == [worker.id for worker in await store.worker_list()]
+    assert [worker.id for worker in await store.worker_list()] == ["z", "a", "b"]
 
 
 async def test_a_removed_worker_is_gone(store: Store) -> None:
@@ -57,7 +59,7 @@ async def test_a_removed_worker_is_gone(store: Store) -> None:
     await store.worker_save(a_worker("stays"))
     await store.worker_remove("goes")
     await store.worker_remove("goes")
-    assert ["stays"] == [worker.id for worker in await store.worker_list()]
+    assert [worker.id for worker in await store.worker_list()] == ["stays"]
 
 
 async def test_the_hosts_clock_is_compared_with_the_databases(store: Store) -> None:

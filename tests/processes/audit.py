@@ -9,10 +9,13 @@ from typing import NamedTuple
 from holdfast import Holdfast, State
 from holdfast.job import MOVES
 
+MOVED = "old.state <> 'running' OR new.state <> 'running' OR old.run_no <> new.run_no"
+"""Also from a state to itself, which would be wrong; only a request to cancel may touch a running job and leave it running."""
+
 INSTALL = {
     "sqlite": (
         "CREATE TABLE audit_moves (no INTEGER PRIMARY KEY AUTOINCREMENT, job_id, run_id, source, target)",
-        """CREATE TRIGGER audit_move AFTER UPDATE OF state ON holdfast_jobs BEGIN
+        f"""CREATE TRIGGER audit_move AFTER UPDATE OF state ON holdfast_jobs WHEN {MOVED} BEGIN
              INSERT INTO audit_moves (job_id, run_id, source, target) VALUES (old.id, old.run_id, old.state, new.state);
            END""",
     ),
@@ -23,8 +26,8 @@ INSTALL = {
              INSERT INTO public.audit_moves (job_id, run_id, source, target) VALUES (old.id, old.run_id, old.state, new.state);
              RETURN NULL;
            END $$""",
-        """CREATE TRIGGER audit_move AFTER UPDATE OF state ON holdfast.jobs
-             FOR EACH ROW EXECUTE FUNCTION public.audit_move()""",
+        f"""CREATE TRIGGER audit_move AFTER UPDATE OF state ON holdfast.jobs
+             FOR EACH ROW WHEN ({MOVED}) EXECUTE FUNCTION public.audit_move()""",
     ),
 }
 

@@ -83,6 +83,7 @@ class Worker:
         self._on_stuck = on_stuck
         self._stop_reason: str | None = None
         self._draining = False
+        self._in_a_hurry = False
         self._done_jobs = 0
         self._threads = TaskThreads(concurrency)
         self._cancel_look: asyncio.TimerHandle | None = None
@@ -129,8 +130,7 @@ class Worker:
 
     def stop(self, reason: str = "stopped") -> None:
         """Claim no more and wind down. A second call ends the grace period."""
-        if self._stop_reason is not None and reason == "stopped":
-            self._release_running()
+        self._in_a_hurry = self._stop_reason is not None and reason == "stopped"
         self._stop_reason = self._stop_reason or reason
         self._claimer.stop()
         self._run_ended.set()
@@ -304,7 +304,7 @@ class Worker:
         self._give_back(self._slots.take_back())
         with contextlib.suppress(StorageError):
             await self.store.worker_save(self.row())
-        await self._until(self._all_ended, self.settings.grace)
+        await self._until(lambda: self._in_a_hurry or self._all_ended(), self.settings.grace)
         self._release_running()
         await self._until(self._all_ended, LET_GO_SECONDS)
         self._fence_off_running()
@@ -331,6 +331,9 @@ class Worker:
         self._release_running()
         left = await self._slots.close(LET_GO_SECONDS)
         self._fence_off_running()
+        if self._stop_reason is None:
+            with contextlib.suppress(StorageError):
+                await self._give_back_lost_claims()
         await self._finisher.write_now()
         return left
 

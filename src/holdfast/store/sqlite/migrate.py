@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
@@ -75,8 +76,8 @@ def _core_version(session: Session) -> int:
 def _statements(script: str) -> list[str]:
     """Not executescript(): that would commit the transaction which makes a migration all or nothing."""
     found, part = [], ""
-    for line in script.splitlines(keepends=True):
-        part += line
+    for piece in re.split("(?<=;)", script):
+        part += piece
         if sqlite3.complete_statement(part):
             found.append(part)
             part = ""

@@ -235,9 +235,8 @@ class SqliteStore(TenantVerbs):
 
     async def worker_save(self, worker: WorkerRow) -> None:
         lists = {"queues": as_json(worker.queues), "tasks": as_json(worker.tasks)}
-        started_at = worker.started_at and worker.started_at.timestamp()
-        values = {**msgspec.structs.asdict(worker), **lists, "started_at": started_at}
-        values.pop("last_seen_at")
+        values = {**msgspec.structs.asdict(worker), **lists}
+        del values["started_at"], values["last_seen_at"]  # the database's clock dates both
         await self._write(lambda session: session.run("worker_save", **values))
 
     async def worker_remove(self, worker_id: str) -> None:

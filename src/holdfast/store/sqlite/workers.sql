@@ -4,7 +4,7 @@ INSERT INTO holdfast_workers (
 )
 VALUES (
     :id, :host, :pid, :machine_id, :version, :queues, :tasks, :concurrency, :running, :draining,
-    coalesce(:started_at, :now), :now
+    :now, :now
 )
 ON CONFLICT (id) DO UPDATE SET
     running = excluded.running, draining = excluded.draining, last_seen_at = excluded.last_seen_at;

@@ -178,9 +178,9 @@ class Writer:
             (version,) = self._open().execute("PRAGMA data_version").fetchone()
         except (sqlite3.Error, HoldfastError):
             return  # not there yet, or away: polling goes on meanwhile
-        if self._data_version is not None and version != self._data_version:
-            self._wake({""})
-        self._data_version = version
+        if version != self._data_version:
+            self._data_version = version
+            self._wake({""})  # the first look, too: who knows what was committed before it
 
 
 def _settle_all(tickets: list[Ticket]) -> None:

@@ -1,0 +1,175 @@
+"""Wake-ups: hints that something has happened, so that nobody need ask all the time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from holdfast.clock import ManualClock
+from holdfast.store.protocol import Leaving, Store
+from holdfast.tx import caller_of
+from tests.conformance.conftest import OpenAnother
+from tests.conformance.scene import LEASE, claim, complete, fail, insert, leave, new_job, reap, start
+from tests.conftest import open_store
+from tests.support.waiting import until
+
+
+class Heard:
+    """Every wake-up since the last `forget`."""
+
+    def __init__(self) -> None:
+        self.wakes: list[str] = []
+
+    def __call__(self, wake: str) -> None:
+        self.wakes.append(wake)
+
+    async def wait_for(self, wake: str) -> None:
+        await until(lambda: wake in self.wakes)
+
+
+@pytest.fixture
+async def heard(store: Store) -> AsyncIterator[Heard]:
+    """Listens on `store`, from after whatever a listener is told at its beginning."""
+    heard = Heard()
+    stop = await store.listen(heard)
+    await heard.wait_for("")
+    heard.wakes.clear()
+    yield heard
+    await stop()
+
+
+async def test_a_listener_is_told_at_once_that_anything_may_have_happened(store: Store) -> None:
+    """What was committed before the first look would otherwise be missed by everybody."""
+    heard = Heard()
+    stop = await store.listen(heard)
+    await heard.wait_for("")
+    await stop()
+
+
+async def test_an_insert_wakes_its_queue(store: Store, heard: Heard) -> None:
+    """Each queue of the call by its name."""
+    await store.job_insert_many([new_job(queue="a"), new_job(queue="b"), new_job(queue="a")])
+    await heard.wait_for("job:a")
+    await heard.wait_for("job:b")
+
+
+async def test_a_cancel_wakes_the_worker_of_that_job(store: Store, heard: Heard) -> None:
+    """By the job's id, once it is running."""
+    run = await start(store)
+    await store.job_cancel(run.id, "ana")
+    await heard.wait_for(f"cancel:{run.id}")
+
+
+async def test_cancelling_a_queued_job_wakes_no_worker(store: Store, heard: Heard) -> None:
+    """There is nobody to tell."""
+    job = await insert(store)
+    await store.job_cancel(job.id, "ana")
+    await insert(store, queue="afterwards")
+    await heard.wait_for("job:afterwards")
+    assert f"cancel:{job.id}" not in heard.wakes
+
+
+@pytest.mark.parametrize("how", [Leaving.RETRY, Leaving.SNOOZE, Leaving.RELEASE])
+async def test_a_job_that_goes_back_wakes_its_queue(store: Store, heard: Heard, how: Leaving) -> None:
+    """Somebody else may have a free slot."""
+    run = await start(store, queue="back")
+    heard.wakes.clear()
+    await leave(store, run, how)
+    await heard.wait_for("job:back")
+
+
+async def test_a_rescued_job_wakes_its_queue(store: Store, heard: Heard, clock: ManualClock) -> None:
+    """The reaper may run where no worker is."""
+    await start(store, queue="rescued", backoff=[0.0])
+    heard.wakes.clear()
+    clock.advance(LEASE + 1)
+    await reap(store)
+    await heard.wait_for("job:rescued")
+
+
+async def test_a_manual_retry_wakes_its_queue(store: Store, heard: Heard) -> None:
+    """The job can be claimed at once."""
+    run = await fail(store, queue="again")
+    heard.wakes.clear()
+    await store.job_retry_if_ended(run.id, None)
+    await heard.wait_for("job:again")
+
+
+@pytest.mark.parametrize("end", ["complete", "fail", "cancel"])
+async def test_the_end_of_an_ordered_job_wakes_the_queue_of_the_next(store: Store, heard: Heard, end: str) -> None:
+    """Whose turn it is now may be in another queue."""
+    run = await start(store, order_key="k")
+    await insert(store, order_key="k", queue="next")
+    assert (await claim(store, queues=["next"])).jobs == []
+    heard.wakes.clear()
+    await (complete(store, run) if end == "complete" else leave(store, run, Leaving(end)))
+    await heard.wait_for("job:next")
+
+
+async def test_what_another_process_does_is_heard_too(store: Store, heard: Heard, open_another: OpenAnother) -> None:
+    """PostgreSQL tells what it was; from an SQLite file one only sees that something has changed."""
+    await insert(open_another(), queue="theirs")
+    await heard.wait_for("job:theirs" if store.name == "postgres" else "")
+
+
+async def test_a_committed_transaction_wakes(store: Store, heard: Heard) -> None:
+    """A job that came in through a caller's own transaction is noticed like any other."""
+    statement = store.insert_statement([new_job(queue="mine")])
+    async with store.transaction() as tx:
+        await caller_of(tx).run_async(statement)
+    await heard.wait_for("job:mine" if store.name == "postgres" else "")
+
+
+@pytest.mark.case("L23")
+async def test_a_transaction_that_was_rolled_back_wakes_nobody(store: Store, heard: Heard) -> None:
+    """Nothing has happened."""
+    statement = store.insert_statement([new_job(queue="never")])
+    with pytest.raises(ZeroDivisionError):
+        async with store.transaction() as tx:
+            await caller_of(tx).run_async(statement)
+            raise ZeroDivisionError
+    await insert(store, queue="afterwards")
+    await heard.wait_for("job:afterwards")
+    assert heard.wakes == ["job:afterwards"]
+
+
+async def test_listening_says_whether_hints_come(store: Store) -> None:
+    """No before, yes while somebody listens, no after the last one has stopped."""
+    assert not store.listening
+    stop_one, stop_other = await store.listen(Heard()), await store.listen(Heard())
+    assert store.listening
+    await stop_one()
+    assert store.listening
+    await stop_other()
+    assert not store.listening
+
+
+async def test_whoever_stopped_hears_no_more(store: Store, heard: Heard) -> None:
+    """The others do, and stopping twice is harmless."""
+    stopped = Heard()
+    stop = await store.listen(stopped)
+    await stop()
+    await stop()
+    stopped.wakes.clear()
+    await insert(store, queue="later")
+    await heard.wait_for("job:later")
+    assert stopped.wakes == []
+
+
+async def test_a_lost_connection_is_mended_and_told(postgres_url: str) -> None:
+    """PostgreSQL only, SQLite has none to lose: the listener comes back by itself, and says that it may have missed things."""
+    store, heard = open_store("postgres", postgres_url), Heard()
+    stop = await store.listen(heard)
+    heard.wakes.clear()
+    async with store.transaction() as tx:
+        await tx.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'holdfast listener' AND datname = current_database()"
+        )
+    await heard.wait_for("")
+    assert store.listening
+    await insert(store, queue="after")
+    await heard.wait_for("job:after")
+    await stop()
+    await store.close()

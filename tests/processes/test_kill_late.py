@@ -1,0 +1,93 @@
+"""Workers that are not dead but late: frozen past their lease or their deadline, and two reapers at one time."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from holdfast import State
+from tests.processes.scene import Scene
+from tests.support.waiting import until
+
+TAKEN = "was taken from this worker"
+REAPED = "Delivery attempt 1 failed (machine unresponsive) - automatically retrying..."
+LATE_JOBS = 300
+
+
+@pytest.mark.case("L15", "L28")
+@pytest.mark.usefixtures("short_lease")
+async def test_a_worker_that_was_frozen_past_its_lease_can_change_nothing(scene: Scene) -> None:
+    """Thawed, its runs go on to their end, but the jobs belong to others by then: nothing of it is accepted."""
+    jobs = [await task.enqueue(scene.folder) for task in (scene.tasks.hold, scene.tasks.hold_in_thread)]
+    frozen = scene.worker("--no-reap")
+    for job in jobs:
+        old = await scene.started(job)
+        await until(lambda run_id=old.run_id: scene.messages(run_id))
+    await scene.freeze(frozen)
+    other = await scene.worker().registered(scene.hf.store)
+    for job in jobs:
+        await scene.started(job, run_no=2)
+        scene.let_go(job, run_no=1)
+
+    frozen.thaw()
+    await until(lambda: frozen.output.count(TAKEN) == 2)
+    await until(lambda: scene.marks("done", jobs[1]))
+    for job in jobs:
+        now = await scene.hf.get(job.id)
+        assert (now.state, now.run_no, now.locked_by) == (State.RUNNING, 2, other.id)
+    frozen.terminate()
+    assert await frozen.exited() == 0
+
+    for job in jobs:
+        scene.let_go(job, run_no=2)
+        second, first = await scene.hf.runs(job.id)
+        assert await job.result(timeout=20) == second.run_id
+        assert await scene.messages(first.run_id) == ["first half", REAPED]
+    assert await scene.completing_runs() == {job.id: (await scene.hf.runs(job.id))[0].run_id for job in jobs}
+
+
+@pytest.mark.case("L7")
+@pytest.mark.usefixtures("short_run_limit")
+async def test_a_run_beyond_its_limit_is_ended_by_its_worker_or_else_by_the_reaper(scene: Scene) -> None:
+    """The first worker is frozen and cannot; the reaper takes the job although its lease is valid. The second can."""
+    job = await scene.tasks.never_end.options(max_attempts=2).enqueue(scene.folder)
+    frozen = scene.worker("--no-reap")
+    await scene.started(job)
+    await scene.freeze(frozen)
+    scene.reaper()
+    scene.worker("--no-reap")
+    failed = await scene.comes_to(job, State.FAILED)
+    assert (failed.attempt, failed.error_code) == (2, "deadline_exceeded")
+    assert failed.error_message == "took longer than the 1.5 s it may take"
+    by_worker, by_reaper = await scene.hf.runs(job.id)
+    assert (by_worker.outcome, by_reaper.outcome, by_reaper.error_code) == ("failed", "lost", "deadline_exceeded")
+    reaped, *_ = await scene.hf.events(job.id)
+    assert (reaped.type, reaped.data["reason"]) == ("reaper:requeued", "deadline_exceeded")
+
+
+@pytest.mark.case("L14", "recovery-5")
+async def test_two_reapers_at_the_same_moment_handle_each_job_once(scene: Scene) -> None:
+    """Both run pass after pass when hundreds of leases end in one instant: one history entry and one event for each job."""
+    store = scene.hf.store
+    jobs = await scene.hf.enqueue_many([scene.tasks.hold.job(scene.folder) for _ in range(LATE_JOBS)])
+    await store.job_claim(worker="gone", machine=None, queues=["default"], tasks=["hold"], limit=LATE_JOBS)
+    reapers = [scene.reaper(), scene.reaper()]
+    for reaper in reapers:
+        await reaper.printed("Reaper: ")
+    table, long_ago = ("holdfast_jobs", "1") if store.name == "sqlite" else ("holdfast.jobs", "now() - interval '1 hour'")
+    async with scene.hf.transaction() as tx:
+        await tx.execute(f"UPDATE {table} SET lease_expires_at = {long_ago}")
+
+    async def all_back() -> bool:
+        return (await store.job_counts()).get("queued") == LATE_JOBS
+
+    await until(all_back, 20)
+    for reaper in reapers:
+        reaper.terminate()
+        assert await reaper.exited() == 0
+    for job in jobs:
+        assert [event.type for event in await scene.hf.events(job.id)] == ["reaper:requeued"]
+        assert [run.outcome for run in await scene.hf.runs(job.id)] == ["lost"]
+    said = re.findall(r"Requeued (\d+) stuck jobs", "".join(reaper.output for reaper in reapers))
+    assert sum(map(int, said)) == LATE_JOBS
