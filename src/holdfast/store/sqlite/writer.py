@@ -10,6 +10,7 @@ import asyncio
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -23,6 +24,8 @@ Operation = Callable[[Session], T]
 
 OPERATIONS_PER_COMMIT_MAX = 500
 WATCH_SECONDS = 0.05
+WATCH_BUSY_SECONDS = 0.005
+"""How often to look for commits of others: seldom while nothing happens, often for a second after something did."""
 
 
 class Ticket:
@@ -64,6 +67,7 @@ class Writer:
         self._closed = False
         self._connection: sqlite3.Connection | None = None
         self._data_version: int | None = None
+        self._busy_until = 0.0
 
     async def run(self, operation: Operation[T]) -> T:
         ticket = Ticket(operation, asyncio.get_running_loop())
@@ -110,7 +114,7 @@ class Writer:
     def _next_batch(self) -> list[Ticket]:
         batch: list[Ticket] = []
         with suppress(queue.Empty):
-            first = self._queue.get(timeout=WATCH_SECONDS if self.watching else None)
+            first = self._queue.get(timeout=self._watch_seconds() if self.watching else None)
             batch += [first] if first is not None else []
             while len(batch) < OPERATIONS_PER_COMMIT_MAX:
                 ticket = self._queue.get_nowait()
@@ -181,6 +185,10 @@ class Writer:
         if version != self._data_version:
             self._data_version = version
             self._wake({""})  # the first look, too: who knows what was committed before it
+            self._busy_until = time.monotonic() + 1.0
+
+    def _watch_seconds(self) -> float:
+        return WATCH_BUSY_SECONDS if time.monotonic() < self._busy_until else WATCH_SECONDS
 
 
 def _settle_all(tickets: list[Ticket]) -> None:
