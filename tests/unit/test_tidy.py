@@ -58,7 +58,7 @@ DRIVERS = {
 OUR_PYTHON = ("src", "tests", "tools", "bench", "examples")
 LINES_PER_MODULE_MAX = 400
 LINES_PER_FUNCTION_MAX = 50
-LONG_MODULES: set[str] = set()
+LONG_MODULES: set[str] = {"src/holdfast/store/protocol.py"}  # all verbs of storage on one page
 """Paths from the root; each one a decision."""
 LONG_FUNCTIONS: set[str] = set()
 """`path:function`; each one a decision."""

@@ -333,7 +333,7 @@ class Worker:
         self._fence_off_running()
         if self._stop_reason is None:
             with contextlib.suppress(StorageError):
-                await self._give_back_lost_claims()
+                self.give_back_unknown(await self.store.lease_list(self.id))
         await self._finisher.write_now()
         return left
 
