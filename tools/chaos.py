@@ -37,6 +37,7 @@ from tests.support.processes import Process, Processes  # noqa: E402
 
 ROUND_SECONDS = 30.0
 SETTLE_SECONDS = 90.0
+STOP_SECONDS = 30.0
 WORKERS = 3
 CLIENTS = 2
 WRONGS_SHOWN_MAX = 20
@@ -105,6 +106,7 @@ class Troubles:
         self._server = server
         self._workers = [self._new_worker() for _ in range(WORKERS)]
         self.met: Counter[str] = Counter()
+        self.wrongs: list[str] = []
 
     async def run_until(self, end: float) -> None:
         choices: list[Callable[[], Awaitable[None]]] = [self._kill, self._kill, self._freeze, self._replace]
@@ -134,9 +136,12 @@ class Troubles:
     async def _replace(self) -> None:
         """As a deploy does."""
         victim = self._rng.randrange(WORKERS)
-        self._workers[victim].terminate()
-        if await self._workers[victim].exited(60) != 0:
-            raise SystemExit(f"a worker did not end well after SIGTERM:\n{self._workers[victim].output[-5000:]}")
+        leaving = self._workers[victim]
+        await leaving.printed("Worker ", STOP_SECONDS)  # before that a signal simply ends it
+        leaving.terminate()
+        code = await leaving.exited(STOP_SECONDS)
+        if code != 0:
+            self.wrongs.append(f"a worker ended with {code} after SIGTERM; it printed:\n{leaving.output[-5000:]}")
         self._workers[victim] = self._new_worker()
 
     async def _cut_connections(self) -> None:
@@ -194,7 +199,7 @@ async def one_round(kind: str, seed: int, seconds: float, folder: Path) -> list[
             settling = time.monotonic() - end
             acknowledged = {job_id for client in clients for job_id in client.acknowledged}
             started, done = scene.marks("started"), scene.marks("done")
-            wrongs = await verdict(scene.hf, acknowledged, started, done)
+            wrongs = troubles.wrongs + await verdict(scene.hf, acknowledged, started, done)
             refused = sum(client.refused for client in clients)
             states = {state: count for state, count in (await scene.hf.store.job_counts()).items() if count}
     print(

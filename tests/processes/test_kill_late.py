@@ -68,26 +68,45 @@ async def test_a_run_beyond_its_limit_is_ended_by_its_worker_or_else_by_the_reap
 
 @pytest.mark.case("L14", "recovery-5")
 async def test_two_reapers_at_the_same_moment_handle_each_job_once(scene: Scene) -> None:
-    """Both run pass after pass when hundreds of leases end in one instant: one history entry and one event for each job."""
-    store = scene.hf.store
-    jobs = await scene.hf.enqueue_many([scene.tasks.hold.job(scene.folder) for _ in range(LATE_JOBS)])
-    await store.job_claim(worker="gone", machine=None, queues=["default"], tasks=["hold"], limit=LATE_JOBS)
+    """Both wait for the very commit that ends hundreds of leases: each job gets one event and one entry in its history."""
+    hold, half = scene.tasks.hold, LATE_JOBS // 2
+    again = await scene.hf.enqueue_many([hold.job(scene.folder) for _ in range(half)])
+    given_up = await scene.hf.enqueue_many([hold.options(max_attempts=1).job(scene.folder) for _ in range(half)])
+    await scene.hf.store.job_claim(worker="gone", machine=None, queues=["default"], tasks=["hold"], limit=LATE_JOBS)
     reapers = [scene.reaper(), scene.reaper()]
     for reaper in reapers:
         await reaper.printed("Reaper: ")
-    table, long_ago = ("holdfast_jobs", "1") if store.name == "sqlite" else ("holdfast.jobs", "now() - interval '1 hour'")
-    async with scene.hf.transaction() as tx:
-        await tx.execute(f"UPDATE {table} SET lease_expires_at = {long_ago}")
-
-    async def all_back() -> bool:
-        return (await store.job_counts()).get("queued") == LATE_JOBS
-
-    await until(all_back, 20)
+    await end_all_leases_at_once(scene, waiting=len(reapers))
+    await until(lambda: nothing_runs(scene), 20)
     for reaper in reapers:
         reaper.terminate()
         assert await reaper.exited() == 0
-    for job in jobs:
-        assert [event.type for event in await scene.hf.events(job.id)] == ["reaper:requeued"]
-        assert [run.outcome for run in await scene.hf.runs(job.id)] == ["lost"]
-    said = re.findall(r"Requeued (\d+) stuck jobs", "".join(reaper.output for reaper in reapers))
-    assert sum(map(int, said)) == LATE_JOBS
+
+    for jobs, event, outcome in ((again, "reaper:requeued", "lost"), (given_up, "reaper:failed(timeout)", "failed")):
+        for job in jobs:
+            assert [e.type for e in await scene.hf.events(job.id)] == [event]
+            assert [run.outcome for run in await scene.hf.runs(job.id)] == [outcome]
+    said = re.findall(r"Requeued (\d+) stuck jobs, failed (\d+)", "".join(reaper.output for reaper in reapers))
+    assert [sum(map(int, counts)) for counts in zip(*said, strict=True)] == [half, half]
+
+
+async def end_all_leases_at_once(scene: Scene, *, waiting: int) -> None:
+    """Under a lock that nobody gets past; it is let go when so many others stand before it."""
+    if scene.hf.store.name == "sqlite":
+        async with scene.hf.transaction() as tx:
+            await tx.execute("UPDATE holdfast_jobs SET lease_expires_at = 1")
+        return
+
+    async def all_wait() -> bool:
+        async with scene.hf.transaction() as other:
+            rows = await other.fetch("SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'holdfast.jobs'::regclass")
+        return len(rows) >= waiting
+
+    async with scene.hf.transaction() as tx:
+        await tx.execute("LOCK TABLE holdfast.jobs IN ACCESS EXCLUSIVE MODE")
+        await tx.execute("UPDATE holdfast.jobs SET lease_expires_at = now() - interval '1 hour'")
+        await until(all_wait)
+
+
+async def nothing_runs(scene: Scene) -> bool:
+    return not (await scene.hf.store.job_counts()).get("running")

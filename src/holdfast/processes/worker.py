@@ -112,11 +112,15 @@ class Worker:
         if self._reap:
             helpers.append(asyncio.create_task(self._reap_now_and_then()))
         unlisten = await self.store.listen(self._heard)
+        life = asyncio.create_task(self._live())
         try:
-            self._heart.start()
-            await self._register()
-            await self._claimer.run()
-            await self._wind_down()
+            await asyncio.shield(life)
+        except asyncio.CancelledError:
+            # Not thrown into the middle of a claim, whose jobs nobody would know of then.
+            self.stop()
+            self.stop()
+            await life
+            raise
         finally:
             left = await self._let_go(helpers)
             self._heart.stop()
@@ -127,6 +131,12 @@ class Worker:
             self._threads.close()
             self._ended.set()
         return WorkerEnd(self._stop_reason or "stopped", self._done_jobs, left + self._threads.working)
+
+    async def _live(self) -> None:
+        self._heart.start()
+        await self._register()
+        await self._claimer.run()
+        await self._wind_down()
 
     def stop(self, reason: str = "stopped") -> None:
         """Claim no more and wind down. A second call ends the grace period."""
@@ -322,8 +332,8 @@ class Worker:
                 await asyncio.wait_for(self._run_ended.wait(), max(0.01, over_at - self.loop.time()))
 
     async def _let_go(self, helpers: list[asyncio.Task[None]]) -> int:
-        """End our own tasks; how many would not end. After a cancel of `run`, which may have hit every task of this loop,
-        the runs are still there: they end here, and what the finisher can no longer write is written here."""
+        """End our own tasks; how many would not end. If the whole loop is being shut down, the runs were still there: they
+        end here, and what the finisher can no longer write is written here."""
         for helper in helpers:
             helper.cancel()
         await asyncio.gather(*helpers, return_exceptions=True)
@@ -331,9 +341,6 @@ class Worker:
         self._release_running()
         left = await self._slots.close(LET_GO_SECONDS)
         self._fence_off_running()
-        if self._stop_reason is None:
-            with contextlib.suppress(StorageError):
-                self.give_back_unknown(await self.store.lease_list(self.id))
         await self._finisher.write_now()
         return left
 
