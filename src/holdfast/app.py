@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast import codec, enqueue, prune
+from holdfast import codec, prune
 from holdfast import reap as rescue
 from holdfast.clock import DatabaseClock
+from holdfast.enqueue import Door
 from holdfast.errors import ConfigError, InvalidOption, JobCancelled, JobFailed, ResultTimeout, UnknownTask
 from holdfast.extension import Extension
 from holdfast.ids import is_uuid
@@ -43,6 +44,7 @@ class Holdfast:
         """By name, and by every alias."""
         self.extensions: dict[str, Extension] = {}
         self.task = TaskMaker(self, self._add_task)
+        self._door = Door(self.store, self.settings)
         self.tenants = Tenants(self)
         self.plans = Plans(self)
         self.queues = Queues(self)
@@ -124,13 +126,13 @@ class Holdfast:
 
     async def enqueue_jobs(self, jobs: Sequence[JobSpec[Any]], tx: Any) -> list[Job[Any]]:
         self._refuse_strangers(jobs)
-        return await enqueue.insert(self.store, jobs, self.settings, tx)
+        return await self._door.enqueue(jobs, tx)
 
     def enqueue_jobs_sync(self, jobs: Sequence[JobSpec[Any]], tx: Any) -> list[Job[Any]]:
         self._refuse_strangers(jobs)
         if tx is not None:
-            return enqueue.insert_in_callers_thread(self.store, jobs, self.settings, tx)
-        return self.call_sync(enqueue.insert(self.store, jobs, self.settings, None))
+            return self._door.enqueue_in_callers_thread(jobs, tx)
+        return self.call_sync(self._door.enqueue(jobs, None))
 
     def _refuse_strangers(self, jobs: Sequence[JobSpec[Any]]) -> None:
         for job in jobs:

@@ -66,38 +66,68 @@ class Rotation:
     Once it has gone all the way round and taken all it could, nothing can be had until something changes; and what changes
     mostly names its tenant: a job arrived, or one of ours ended and made room. Then only those tenants are looked at
     (`hints`), so that thousands of tenants at their limit cost nothing. Whatever names nobody starts a new way round.
+    What changes while a question is on its way may have come too late for the answer, so it is kept for the next one.
     """
 
     def __init__(self, queues: Sequence[str]) -> None:
         self.cursors: dict[str, str | None] = dict.fromkeys(queues)
-        self._hops = HOPS
-        self._dry = False
         self._hints: dict[str, None] = {}
         self._full_queues: set[str] = set()
+        self._asked = False
+        self._set_out()
+
+    def _set_out(self) -> None:
+        """A new way round begins; it will see all that has changed until now."""
+        self._hops = HOPS
+        self._dry = False
+        self._news = False
+        self.held = False
+        """Whether there is work that only a limit or a pause holds back. A place that frees elsewhere is not always told."""
+        self._hints.clear()
+        # From somewhere in the middle all have been seen once the end of the names was passed a second time.
+        self._ends_to_pass = {queue: 1 if cursor is None else 2 for queue, cursor in self.cursors.items()}
 
     def next_question(self) -> tuple[int, list[str]]:
         """How many tenants to look at on the way round, and which besides."""
+        self._asked = True
+        if not self._dry:
+            return self._hops, []
         hints = list(self._hints)[:HINTS_MAX]
         for tenant in hints:
             del self._hints[tenant]
-        return (0 if self._dry else self._hops), hints
+        return 0, hints
 
     def answered(self, claim: Claim, asked_for: int, hops: int) -> float | None:
         """Seconds until it is worth asking again by oneself, None: not before something changes."""
+        self._asked = False
         for turn in claim.turns:
             self.cursors[turn.queue] = turn.cursor
         self._full_queues = {turn.queue for turn in claim.turns if turn.full}
+        self.held = self.held or any(turn.held or turn.full for turn in claim.turns)
         if len(claim.jobs) == asked_for:
-            self._dry = False
+            self._set_out()
             return 0.0
-        around = all(turn.around for turn in claim.turns)
-        busy = any(turn.busy for turn in claim.turns)
-        if hops:
-            self._dry = around and not busy
-            self._hops = HOPS if around or claim.jobs else min(HOPS_MAX, self._hops * 2)
-        if self._hints or (hops and not around):
+        if claim.next_due_seconds == 0 or any(turn.busy for turn in claim.turns):
+            self._set_out()
+            return BUSY_SECONDS
+        if hops and not self._is_all_round(claim):
+            self._hops = HOPS if claim.jobs else min(HOPS_MAX, hops * 2)
             return 0.0
-        return BUSY_SECONDS if busy else None
+        if self._news:
+            self._set_out()
+            return 0.0
+        self._dry = True
+        return 0.0 if self._hints else None
+
+    def _is_all_round(self, claim: Claim) -> bool:
+        for turn in claim.turns:
+            self._ends_to_pass[turn.queue] = 0 if turn.around else self._ends_to_pass[turn.queue] - turn.wrapped
+        return all(left <= 0 for left in self._ends_to_pass.values())
+
+    def unanswered(self) -> None:
+        """The question was lost, and the hints with it."""
+        self._asked = False
+        self._set_out()
 
     def freed(self, queue: str, tenant: str | None) -> bool:
         """A job has ended: whether that makes it worth asking. Only limits are lifted by it."""
@@ -110,11 +140,13 @@ class Rotation:
         return True
 
     def look_everywhere(self) -> None:
-        self._dry = False
+        if self._asked:
+            self._news = True
+        else:
+            self._set_out()
 
     def look_at(self, tenant: str) -> None:
-        if self._dry:
-            self._hints[tenant] = None
-            if len(self._hints) > HINTS_MAX:
-                self.look_everywhere()
-                self._hints.clear()
+        self._hints[tenant] = None
+        if len(self._hints) > HINTS_MAX:
+            self._hints.clear()
+            self.look_everywhere()

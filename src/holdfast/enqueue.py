@@ -13,8 +13,9 @@ import msgspec
 from holdfast.errors import DuplicateJob, InvalidOption
 from holdfast.ids import new_job_id, new_run_id
 from holdfast.job import Job, State
+from holdfast.limits.depth import DepthGuard
 from holdfast.settings import Settings
-from holdfast.store.protocol import Inserted, NewJob, Store
+from holdfast.store.protocol import Depth, Inserted, NewJob, Store
 from holdfast.task import JobSpec, TaskSpec
 from holdfast.tx import Caller, caller_of
 
@@ -23,45 +24,57 @@ def plan(specs: Sequence[JobSpec[Any]], settings: Settings) -> list[NewJob]:
     return [_new_job(spec, settings) for spec in specs]
 
 
-async def insert(store: Store, specs: Sequence[JobSpec[Any]], settings: Settings, tx: object) -> list[Job[Any]]:
-    jobs = plan(specs, settings)
-    if not jobs:
-        return []
-    if tx is None and len(jobs) > 1 and any(spec.options.on_duplicate == "raise" for spec in specs):
-        async with store.transaction() as own:  # a refusal rolls all of them back, before any worker can see one
-            return await insert(store, specs, settings, own)
-    if tx is None:
-        inserted = await store.job_insert_many(jobs)
-        refused = _first_refused(specs, inserted)
-        if refused is not None:
-            raise refused
+class Door:
+    """Where jobs come in: one store, its settings, and what is known of the tenants' backlogs."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+        self._depth = DepthGuard()
+
+    async def enqueue(self, specs: Sequence[JobSpec[Any]], tx: object) -> list[Job[Any]]:
+        jobs = plan(specs, self._settings)
+        if not jobs:
+            return []
+        if tx is None and len(jobs) > 1 and any(spec.options.on_duplicate == "raise" for spec in specs):
+            async with self._store.transaction() as own:  # a refusal rolls all of them back, before any worker can see one
+                return await self.enqueue(specs, own)
+        if tx is None:
+            unknown = self._depth.unknown(job.tenant for job in jobs)
+            if unknown:
+                self._depth.learn(await self._store.tenant_depths(unknown))
+            self._depth.admit(job.tenant for job in jobs)
+            return _answers(specs, jobs, await self._store.job_insert_many(jobs))
+        caller = _caller_for(self._store, tx)
+        unknown = self._depth.unknown(job.tenant for job in jobs)
+        if unknown:
+            self._depth.learn(_depths(await caller.run_async(self._store.depths_statement(unknown))))
+        self._depth.admit(job.tenant for job in jobs)
+        inserted = self._store.inserted_from_rows(jobs, await caller.run_async(self._store.insert_statement(jobs)))
+        if len(jobs) > 1 and _first_refused(specs, inserted):
+            await caller.run_async(self._store.forget_statement(_created(jobs, inserted)))
         return _answers(specs, jobs, inserted)
-    caller = _caller_for(store, tx)
-    statement = store.insert_statement(jobs)
-    inserted = store.inserted_from_rows(jobs, await caller.run_async(statement))
-    refused = _first_refused(specs, inserted)
-    if refused is not None:
-        if len(jobs) > 1:
-            await caller.run_async(store.forget_statement(_created(jobs, inserted)))
-        raise refused
-    return _answers(specs, jobs, inserted)
+
+    def enqueue_in_callers_thread(self, specs: Sequence[JobSpec[Any]], tx: object) -> list[Job[Any]]:
+        """For a sync program with a connection of its own: everything happens right here, no loop, no other thread."""
+        caller = _caller_for(self._store, tx)
+        if caller.is_async:
+            raise InvalidOption("enqueue_sync cannot use an async connection; await enqueue(...) instead.")
+        jobs = plan(specs, self._settings)
+        if not jobs:
+            return []
+        unknown = self._depth.unknown(job.tenant for job in jobs)
+        if unknown:
+            self._depth.learn(_depths(caller.run(self._store.depths_statement(unknown))))
+        self._depth.admit(job.tenant for job in jobs)
+        inserted = self._store.inserted_from_rows(jobs, caller.run(self._store.insert_statement(jobs)))
+        if len(jobs) > 1 and _first_refused(specs, inserted):
+            caller.run(self._store.forget_statement(_created(jobs, inserted)))
+        return _answers(specs, jobs, inserted)
 
 
-def insert_in_callers_thread(store: Store, specs: Sequence[JobSpec[Any]], settings: Settings, tx: object) -> list[Job[Any]]:
-    """For a sync program with a connection of its own: everything happens right here, no loop, no other thread."""
-    caller = _caller_for(store, tx)
-    if caller.is_async:
-        raise InvalidOption("enqueue_sync cannot use an async connection; await enqueue(...) instead.")
-    jobs = plan(specs, settings)
-    if not jobs:
-        return []
-    inserted = store.inserted_from_rows(jobs, caller.run(store.insert_statement(jobs)))
-    refused = _first_refused(specs, inserted)
-    if refused is not None:
-        if len(jobs) > 1:
-            caller.run(store.forget_statement(_created(jobs, inserted)))
-        raise refused
-    return _answers(specs, jobs, inserted)
+def _depths(rows: Sequence[Sequence[Any]]) -> dict[str, Depth]:
+    return {row[0]: Depth(int(row[1]), int(row[2])) for row in rows}
 
 
 def _new_job(spec: JobSpec[Any], settings: Settings) -> NewJob:
@@ -124,6 +137,9 @@ def _created(jobs: Sequence[NewJob], inserted: Sequence[Inserted]) -> list[str]:
 
 
 def _answers(specs: Sequence[JobSpec[Any]], jobs: Sequence[NewJob], inserted: Sequence[Inserted]) -> list[Job[Any]]:
+    refused = _first_refused(specs, inserted)
+    if refused is not None:
+        raise refused
     return [
         Job(
             id=answer.id,

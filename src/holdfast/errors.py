@@ -43,6 +43,12 @@ class UnknownTask(InvalidJob):
     code = "task_unknown"
 
 
+class QueueFull(InvalidJob):
+    """The tenant has as many jobs waiting as its plan allows."""
+
+    code = "queue_full"
+
+
 class DuplicateJob(InvalidJob):
     """A job with the same unique key is still active; `job_id` names it."""
 

@@ -12,6 +12,7 @@ T = TypeVar("T")
 
 NAME_CHARS_MAX = 200
 NUMBER_MAX = 2**31 - 1
+LIST_MAX = 200
 
 
 class Platform(Protocol):
@@ -40,24 +41,34 @@ class Tenants:
         _check_name("tenant", tenant)
         _check_number("limit", limit)
         _check_number("queue_depth", queue_depth)
-        if plan is not UNCHANGED and plan not in {known.name for known in await self._platform.store.plan_list()}:
-            names = ", ".join(sorted(known.name for known in await self._platform.store.plan_list()))
-            raise InvalidOption(f"There is no plan called {plan!r}; the plans are {names}.")
+        _check_person(by)
+        if plan is not UNCHANGED:
+            names = sorted(known.name for known in await self._platform.store.plan_list())
+            if plan not in names:
+                raise InvalidOption(f"There is no plan called {plan!r:.50}; the plans are {', '.join(names)}.")
         return await self._platform.store.tenant_set(tenant, plan=plan, max_running=limit, queue_depth=queue_depth, by=by)
 
     async def get(self, tenant: str) -> Tenant:
+        _check_name("tenant", tenant)
         return await self._platform.store.tenant_get(tenant)
 
     async def list(self, *, after: str | None = None, limit: int = 50) -> list[Tenant]:
         """Those that were set, by name."""
+        if not isinstance(limit, int) or not 1 <= limit <= LIST_MAX:
+            raise InvalidOption(f"limit must lie between 1 and {LIST_MAX}, not {limit!r:.50}.")
+        if after is not None:
+            _check_name("tenant", after)
         return await self._platform.store.tenant_list(after=after, limit=limit)
 
     async def pause(self, tenant: str, *, by: str | None = None) -> Tenant:
         """Nothing of this tenant is claimed any more; what runs goes on."""
         _check_name("tenant", tenant)
+        _check_person(by)
         return await self._platform.store.tenant_pause(tenant, paused=True, by=by)
 
     async def resume(self, tenant: str, *, by: str | None = None) -> Tenant:
+        _check_name("tenant", tenant)
+        _check_person(by)
         return await self._platform.store.tenant_pause(tenant, paused=False, by=by)
 
     def set_sync(self, tenant: str, **changes: Any) -> Tenant:
@@ -76,9 +87,9 @@ class Plans:
     async def set(self, name: str, *, running: int, queue_depth: int, weight: int = 1) -> Plan:
         """`weight`: how many jobs a tenant of this plan gets at each turn, where tenants compete."""
         _check_name("plan", name)
-        _check_number("running", running)
-        _check_number("queue_depth", queue_depth)
-        if not isinstance(weight, int) or not 1 <= weight <= 100:
+        _check_number("running", running, or_none=False)
+        _check_number("queue_depth", queue_depth, or_none=False)
+        if not isinstance(weight, int) or isinstance(weight, bool) or not 1 <= weight <= 100:
             raise InvalidOption(f"weight must be a whole number from 1 to 100, not {weight!r}.")
         return await self._platform.store.plan_set(Plan(name, running, queue_depth, weight))
 
@@ -96,9 +107,11 @@ class Queues:
         """At most `limit` jobs of this queue run at once, whatever the number of workers; None: no limit."""
         _check_name("queue", queue)
         _check_number("limit", limit)
+        _check_person(by)
         return await self._platform.store.queue_set(queue, max_running=limit, by=by)
 
     async def get(self, queue: str) -> Queue:
+        _check_name("queue", queue)
         return await self._platform.store.queue_get(queue)
 
     async def list(self) -> list[Queue]:
@@ -107,9 +120,12 @@ class Queues:
 
     async def pause(self, queue: str, *, by: str | None = None) -> Queue:
         _check_name("queue", queue)
+        _check_person(by)
         return await self._platform.store.queue_pause(queue, paused=True, by=by)
 
     async def resume(self, queue: str, *, by: str | None = None) -> Queue:
+        _check_name("queue", queue)
+        _check_person(by)
         return await self._platform.store.queue_pause(queue, paused=False, by=by)
 
 
@@ -118,8 +134,14 @@ def _check_name(what: str, name: object) -> None:
         raise InvalidOption(f"A {what} is named by 1 to {NAME_CHARS_MAX} characters without NUL, not {name!r:.50}.")
 
 
-def _check_number(what: str, number: object) -> None:
-    if number is None or number is UNCHANGED:
+def _check_person(by: object) -> None:
+    if by is not None:
+        _check_name("person", by)
+
+
+def _check_number(what: str, number: object, *, or_none: bool = True) -> None:
+    if number is UNCHANGED or (number is None and or_none):
         return
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= NUMBER_MAX:
-        raise InvalidOption(f"{what} must be a whole number of 0 or more, or None, not {number!r:.50}.")
+        none = ", or None," if or_none else ""
+        raise InvalidOption(f"{what} must be a whole number of 0 or more{none} not {number!r:.50}.")

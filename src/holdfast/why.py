@@ -41,7 +41,7 @@ async def why_job(store: Store, job_id: str, now: datetime | None = None) -> Why
 
 async def why_tenant(store: Store, tenant_id: str) -> Why:
     tenant = await store.tenant_get(tenant_id)
-    waiting = await store.tenant_depth(tenant_id, 10_000)
+    waiting = (await store.tenant_depths([tenant_id]))[tenant_id].queued
     held = await _tenant_at_limit_or_paused(store, tenant, waiting)
     if held is not None:
         return held
@@ -49,7 +49,7 @@ async def why_tenant(store: Store, tenant_id: str) -> Why:
         return Why("nothing_waits", f"Tenant {tenant_id} has no queued jobs.")
     return Why(
         "not_limited",
-        f"Tenant {tenant_id} has {_count(waiting)} queued jobs and runs {tenant.running} of the {tenant.limit} it may: "
+        f"Tenant {tenant_id} has {waiting:,} queued jobs and runs {tenant.running} of the {tenant.limit} it may: "
         "no limit holds it, ask about one of its jobs.",
         {"waiting": waiting},
     )
@@ -72,7 +72,7 @@ def _scheduled(job: Job[Any], now: datetime) -> Why:
     seconds = (job.run_at - now).total_seconds()
     when = f"{job.run_at:%Y-%m-%d %H:%M:%S} UTC (in {_span(seconds)})"
     details = {"run_at": job.run_at.isoformat(), "seconds": seconds}
-    if job.attempt or job.error_code:
+    if job.error_code:
         reason = f": {job.error_message}" if job.error_message else ""
         return Why(
             "retrying", f"Attempt {job.attempt} of {job.max_attempts} failed{reason}; it is tried again at {when}.", details
@@ -119,7 +119,7 @@ async def _tenant_at_limit_or_paused(store: Store, tenant: Tenant, waiting: int 
         return None
     users = await store.tenant_running(tenant.id, NAMED_MAX)
     named = ", ".join(f"{user.task} {user.id}" for user in users) + (", …" if tenant.running > len(users) else "")
-    held = f" and holds {_count(waiting)} queued jobs" if waiting else ""
+    held = f" and holds {waiting:,} queued jobs" if waiting else ""
     used = f" It is used by {named}." if users else ""
     return Why(
         "tenant_limit",
@@ -147,10 +147,6 @@ def _alive(worker: WorkerRow, now: datetime) -> bool:
     return (
         worker.last_seen_at is not None and not worker.draining and (now - worker.last_seen_at).total_seconds() < ALIVE_SECONDS
     )
-
-
-def _count(number: int) -> str:
-    return "10,000 or more" if number >= 10_000 else f"{number:,}"
 
 
 def _span(seconds: float) -> str:

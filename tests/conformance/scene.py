@@ -10,6 +10,7 @@ import msgspec
 from holdfast.ids import new_job_id, new_run_id
 from holdfast.job import LogLine, State
 from holdfast.store.protocol import (
+    UNCHANGED,
     Backoff,
     Beat,
     Claim,
@@ -62,12 +63,28 @@ async def claim(
     tasks: Sequence[str] = (TASK,),
     worker: str = "worker-1",
     machine: str | None = None,
+    **way: Any,
 ) -> Claim:
-    return await store.job_claim(worker=worker, machine=machine, queues=queues, tasks=tasks, limit=limit)
+    """`way`: cursors, hops, hints."""
+    return await store.job_claim(worker=worker, machine=machine, queues=queues, tasks=tasks, limit=limit, **way)
 
 
 async def claimed_ids(store: Store, limit: int = 1, **options: Any) -> list[str]:
     return [job.id for job in (await claim(store, limit, **options)).jobs]
+
+
+async def claimed_tenants(store: Store, limit: int = 1, **options: Any) -> list[str | None]:
+    return [job.tenant for job in (await claim(store, limit, **options)).jobs]
+
+
+async def set_plan(store: Store, plan: str, *tenants: str) -> None:
+    for tenant in tenants:
+        await store.tenant_set(tenant, plan=plan, max_running=UNCHANGED, queue_depth=UNCHANGED, by=None)
+
+
+async def set_limit(store: Store, limit: int | None, *tenants: str) -> None:
+    for tenant in tenants:
+        await store.tenant_set(tenant, plan=UNCHANGED, max_running=limit, queue_depth=UNCHANGED, by=None)
 
 
 async def start(store: Store, **fields: Any) -> Claimed:
@@ -122,6 +139,8 @@ def table(store: Store, name: str) -> str:
 
 async def by_hand(store: Store, sql: str, *args: Any) -> list[dict[str, Any]]:
     """A statement past all rules, with `{jobs}` and so on for our tables."""
-    names = {name: table(store, name) for name in ("jobs", "runs", "events", "logs", "steps", "workers", "migrations")}
+    names = {
+        name: table(store, name) for name in ("jobs", "runs", "events", "logs", "steps", "workers", "migrations", "tenants")
+    }
     async with store.transaction() as tx:
         return await tx.fetch(sql.format(**names), *args)

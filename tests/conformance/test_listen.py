@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast.clock import ManualClock
-from holdfast.store.protocol import Leaving, Store
+from holdfast.store.protocol import TENANT_MARK, UNCHANGED, Leaving, Plan, Store
 from holdfast.tx import caller_of
 from tests.conformance.conftest import OpenAnother
 from tests.conformance.scene import LEASE, claim, complete, fail, insert, leave, new_job, reap, start
+from tests.conformance.test_workers import a_worker
 from tests.conftest import open_store
 from tests.support.waiting import until
 
@@ -47,11 +48,28 @@ async def test_a_listener_is_told_at_once_that_anything_may_have_happened(store:
     await stop()
 
 
+def arrival(store: Store, queue: str, tenant: str = "") -> str:
+    """The wake-up of a job that came in: PostgreSQL names the tenant too."""
+    return f"job:{queue}{TENANT_MARK}{tenant}" if store.name == "postgres" else f"job:{queue}"
+
+
 async def test_an_insert_wakes_its_queue(store: Store, heard: Heard) -> None:
-    """Each queue of the call by its name."""
-    await store.job_insert_many([new_job(queue="a"), new_job(queue="b"), new_job(queue="a")])
-    await heard.wait_for("job:a")
-    await heard.wait_for("job:b")
+    """Each queue of the call by its name, and on PostgreSQL each tenant, once."""
+    await store.job_insert_many(
+        [new_job(queue="a"), new_job(queue="b", tenant="t"), new_job(queue="a"), new_job(queue="b", tenant="t")]
+    )
+    await heard.wait_for(arrival(store, "a"))
+    await heard.wait_for(arrival(store, "b", "t"))
+    await insert(store, queue="last")
+    await heard.wait_for(arrival(store, "last"))
+    assert sorted(heard.wakes) == sorted([arrival(store, "a"), arrival(store, "b", "t"), arrival(store, "last")])
+
+
+async def test_an_insert_of_many_jobs_wakes_its_queue_without_names(store: Store, heard: Heard) -> None:
+    """A thousand tenants are one wake-up, not a thousand."""
+    await store.job_insert_many([new_job(queue="many", tenant=f"tenant-{n}") for n in range(1000)])
+    await heard.wait_for("job:many")
+    assert heard.wakes == ["job:many"]
 
 
 async def test_a_cancel_wakes_the_worker_of_that_job(store: Store, heard: Heard) -> None:
@@ -66,7 +84,7 @@ async def test_cancelling_a_queued_job_wakes_no_worker(store: Store, heard: Hear
     job = await insert(store)
     await store.job_cancel(job.id, "ana")
     await insert(store, queue="afterwards")
-    await heard.wait_for("job:afterwards")
+    await heard.wait_for(arrival(store, "afterwards"))
     assert f"cancel:{job.id}" not in heard.wakes
 
 
@@ -86,6 +104,45 @@ async def test_a_rescued_job_wakes_its_queue(store: Store, heard: Heard, clock: 
     clock.advance(LEASE + 1)
     await reap(store)
     await heard.wait_for("job:rescued")
+
+
+@pytest.mark.parametrize("cancelling", [False, True])
+async def test_a_job_that_the_reaper_gives_up_wakes_its_queue(
+    store: Store, heard: Heard, clock: ManualClock, cancelling: bool
+) -> None:
+    """Its place is free, and the worker that could have told is gone."""
+    run = await start(store, queue="freed", tenant="t", max_attempts=1)
+    if cancelling:
+        await store.job_cancel(run.id, "ana")
+    heard.wakes.clear()
+    clock.advance(LEASE + 1)
+    await reap(store)
+    await heard.wait_for(arrival(store, "freed", "t"))
+
+
+@pytest.mark.parametrize("change", ["tenant_set", "tenant_pause", "plan_set", "queue_set", "queue_pause"])
+async def test_a_changed_limit_or_pause_wakes_everybody(store: Store, heard: Heard, change: str) -> None:
+    """It may have opened the way for any number of jobs."""
+    changes = {
+        "tenant_set": lambda: store.tenant_set("t", plan="pro", max_running=UNCHANGED, queue_depth=UNCHANGED, by=None),
+        "tenant_pause": lambda: store.tenant_pause("t", paused=False, by=None),
+        "plan_set": lambda: store.plan_set(Plan("free", 2, 10)),
+        "queue_set": lambda: store.queue_set("mail", max_running=None, by=None),
+        "queue_pause": lambda: store.queue_pause("mail", paused=False, by=None),
+    }
+    await changes[change]()
+    await heard.wait_for("")
+
+
+async def test_a_worker_that_leaves_wakes_the_others(store: Store, heard: Heard, open_another: OpenAnother) -> None:
+    """What it ran to its end before it left has made room that it did not use itself."""
+    other = open_another()
+    await other.worker_save(a_worker("worker-9"))
+    if store.name == "sqlite":
+        await heard.wait_for("")  # there any change of the file is heard
+    heard.wakes.clear()
+    await other.worker_remove("worker-9")
+    await heard.wait_for("")
 
 
 async def test_a_manual_retry_wakes_its_queue(store: Store, heard: Heard) -> None:
@@ -110,7 +167,7 @@ async def test_the_end_of_an_ordered_job_wakes_the_queue_of_the_next(store: Stor
 async def test_what_another_process_does_is_heard_too(store: Store, heard: Heard, open_another: OpenAnother) -> None:
     """PostgreSQL tells what it was; from an SQLite file one only sees that something has changed."""
     await insert(open_another(), queue="theirs")
-    await heard.wait_for("job:theirs" if store.name == "postgres" else "")
+    await heard.wait_for(arrival(store, "theirs") if store.name == "postgres" else "")
 
 
 async def test_a_committed_transaction_wakes(store: Store, heard: Heard) -> None:
@@ -118,7 +175,7 @@ async def test_a_committed_transaction_wakes(store: Store, heard: Heard) -> None
     statement = store.insert_statement([new_job(queue="mine")])
     async with store.transaction() as tx:
         await caller_of(tx).run_async(statement)
-    await heard.wait_for("job:mine" if store.name == "postgres" else "")
+    await heard.wait_for(arrival(store, "mine") if store.name == "postgres" else "")
 
 
 @pytest.mark.case("L23")
@@ -130,8 +187,8 @@ async def test_a_transaction_that_was_rolled_back_wakes_nobody(store: Store, hea
             await caller_of(tx).run_async(statement)
             raise ZeroDivisionError
     await insert(store, queue="afterwards")
-    await heard.wait_for("job:afterwards")
-    assert heard.wakes == ["job:afterwards"]
+    await heard.wait_for(arrival(store, "afterwards"))
+    assert heard.wakes == [arrival(store, "afterwards")]
 
 
 async def test_listening_says_whether_hints_come(store: Store) -> None:
@@ -153,23 +210,24 @@ async def test_whoever_stopped_hears_no_more(store: Store, heard: Heard) -> None
     await stop()
     stopped.wakes.clear()
     await insert(store, queue="later")
-    await heard.wait_for("job:later")
+    await heard.wait_for(arrival(store, "later"))
     assert stopped.wakes == []
 
 
 async def test_a_lost_connection_is_mended_and_told(postgres_url: str) -> None:
     """PostgreSQL only, SQLite has none to lose: the listener comes back by itself, and says that it may have missed things."""
     store, heard = open_store("postgres", postgres_url), Heard()
-    stop = await store.listen(heard)
-    heard.wakes.clear()
-    async with store.transaction() as tx:
-        await tx.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE application_name = 'holdfast listener' AND datname = current_database()"
-        )
-    await heard.wait_for("")
-    assert store.listening
-    await insert(store, queue="after")
-    await heard.wait_for("job:after")
-    await stop()
-    await store.close()
+    try:
+        await store.listen(heard)
+        heard.wakes.clear()
+        async with store.transaction() as tx:
+            await tx.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE application_name = 'holdfast listener' AND datname = current_database()"
+            )
+        await heard.wait_for("")
+        assert store.listening
+        await insert(store, queue="after")
+        await heard.wait_for(arrival(store, "after"))
+    finally:
+        await store.close()

@@ -18,6 +18,7 @@ from tests.conformance.scene import (
     leave,
     new_job,
     reap,
+    set_plan,
     start,
 )
 
@@ -60,6 +61,7 @@ async def test_a_key_spans_queues(store: Store) -> None:
 
 async def test_keys_and_tenants_do_not_disturb_each_other(store: Store) -> None:
     """Different keys run side by side, and so does one key of different tenants."""
+    await set_plan(store, "pro", "t", "u")
     ids = [(await insert(store, order_key=key, tenant=tenant)).id for key in ("a", "b") for tenant in ("t", "u", None)]
     assert sorted(ids) == sorted(await claimed_ids(store, 10))
 

@@ -16,13 +16,35 @@ PLAN_MODES = ("force_custom_plan", "force_generic_plan")
 MIXED = """
 INSERT INTO holdfast.jobs (id, run_id, queue, task, state, hold, tenant, priority, run_at, max_attempts, lease_seconds,
                            created_at, updated_at, args, order_key)
-SELECT gen_random_uuid(), gen_random_uuid(), 'queue-' || n % 5, 'task-' || n % 3,
+SELECT gen_random_uuid(), gen_random_uuid(), 'queue-' || n % 3, 'task-' || n % 13 % 3,
        (ARRAY['queued', 'queued', 'queued', 'running', 'failed', 'cancelled', 'completed'])[least(n % 10, 6) + 1],
        CASE n % 10 WHEN 1 THEN 'time' WHEN 2 THEN 'order' END,
-       'tenant-' || n % 100, n % 4, now() + n * interval '1 second', 3, 300, now(), now(), '{}',
+       CASE WHEN n % 7 > 0 THEN 'tenant-' || n % 3001 END, n % 4, now() + n * interval '1 second', 3, 300, now(), now(), '{}',
        CASE WHEN n % 10 = 2 THEN 'key-' || n % 50 END
   FROM generate_series(1, 50000) AS n
 """
+
+PARAMETERS = {
+    "text": "'queue-1'",
+    "text[]": "'{task-1,task-2}'",
+    "integer": "100",
+    "timestamptz": "now()",
+    "integer[]": "'{10,10}'",
+    "uuid[]": "ARRAY[gen_random_uuid()]",
+}
+VARIABLES = {
+    "$1": "v_queue|p_queue|p_after|v_first",
+    "$2": "p_tasks|p_lanes|v_lanes|p_results",
+    "$3": "v_queue.max_running|p_most|v_room|v_share",
+    "$4": "v_now",
+    "$5": "v_limits|v_open.rooms|v_open.weights",
+    "$6": "p_ids|p_run_ids",
+}
+"""What takes the place of our functions' variables, of the type that stands at that place above."""
+
+
+def tenant_of(n: int) -> str | None:
+    return f"tenant-{n % 3001}" if n % 7 else None
 
 
 @pytest.fixture
@@ -41,9 +63,12 @@ def sqlite(sqlite_url: str) -> Iterator[sqlite3.Connection]:
     states = ["queued", "queued", "queued", "running", "failed", "cancelled", *["completed"] * 4]
     holds = {1: "time", 2: "order"}
     connection.executemany(
-        "INSERT INTO holdfast_jobs (id, run_id, queue, task, state, hold, priority, run_at, max_attempts, lease_seconds,"
-        " created_at, updated_at, args) VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?1, 3, 300, 0, 0, '{}')",
-        ((n, f"queue-{n % 5}", f"task-{n % 3}", states[n % 10], holds.get(n % 10), n % 4) for n in range(1, 50_001)),
+        "INSERT INTO holdfast_jobs (id, run_id, queue, task, state, hold, tenant, priority, run_at, max_attempts,"
+        " lease_seconds, created_at, updated_at, args) VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?1, 3, 300, 0, 0, '{}')",
+        (
+            (n, f"queue-{n % 3}", f"task-{n % 13 % 3}", states[n % 10], holds.get(n % 10), tenant_of(n), n % 4)
+            for n in range(1, 50_001)
+        ),
     )
     connection.execute("ANALYZE")
     connection.commit()
@@ -51,43 +76,119 @@ def sqlite(sqlite_url: str) -> Iterator[sqlite3.Connection]:
     connection.close()
 
 
-def part_of_claim(begin: str, end: str) -> str:
-    """A statement inside the claim's function, its variables made parameters."""
+def part_of(function: str, begin: str, end: str) -> str:
+    """A statement inside one of our functions, its variables made parameters."""
     source = files("holdfast.store.postgres").joinpath("functions.sql").read_text(encoding="utf-8")
-    body = source[source.index("FUNCTION holdfast.job_claim_v1") : source.index("FUNCTION holdfast.job_complete_v1")]
-    (found,) = re.findall(f"({re.escape(begin)}.*?{re.escape(end)})", body, re.DOTALL)
-    numbered = {"v_queue": "$1", "p_tasks": "$2", "v_left": "$3", "v_now": "$4"}
-    return re.sub("|".join(numbered), lambda name: numbered[name.group()], found)
+    body = source.split(f"FUNCTION holdfast.{function}(")[1].split("\nEND $$;")[0]
+    (found,) = re.findall(f"{re.escape(begin)}.*?{re.escape(end)}", body, re.DOTALL)
+    found = re.sub(r"\bINTO \w+(, \w+)*", "", found)  # belongs to the function's language, not to the statement
+    numbers = {name: number for number, names in VARIABLES.items() for name in names.split("|")}
+    longest_first = sorted(numbers, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, longest_first)), lambda name: numbers[name.group()], found)
 
 
-def plan_of(connection: psycopg.Connection, sql: str, mode: str) -> str:
-    connection.execute(f"SET plan_cache_mode = {mode}".encode())
-    connection.execute(f"PREPARE part (text, text[], integer, timestamptz) AS {sql}".encode())
-    rows = connection.execute("EXPLAIN (COSTS OFF) EXECUTE part ('queue-1', '{task-1,task-2}', 100, now())")
+def plan_of(connection: psycopg.Connection, sql: str, mode: str = "force_generic_plan", *, run: bool = False) -> str:
+    """With the settings that our functions pin. Some parts of a plan are told only once it was run."""
+    for setting in (f"plan_cache_mode = {mode}", "enable_seqscan = off", "enable_bitmapscan = off", "jit = off"):
+        connection.execute(f"SET {setting}".encode())
+    connection.execute(f"PREPARE part ({', '.join(PARAMETERS)}) AS {sql}".encode())
+    options = "COSTS OFF, ANALYZE, TIMING OFF, SUMMARY OFF, BUFFERS OFF" if run else "COSTS OFF"
+    rows = connection.execute(f"EXPLAIN ({options}) EXECUTE part ({', '.join(PARAMETERS.values())})".encode())
     plan = "\n".join(row[0] for row in rows)
     connection.execute("DEALLOCATE part")
     return plan
 
 
-def test_postgresql_claims_straight_from_the_index(postgres: psycopg.Connection) -> None:
-    """No sort and no scan of the table, also when the plan does not know the values."""
-    sql = part_of_claim("SELECT j.ctid AS row, j.id, j.order_key", "FOR UPDATE SKIP LOCKED")
-    for mode in PLAN_MODES:
-        plan = plan_of(postgres, sql, mode)
-        assert "Index Scan using jobs_claimable" in plan
-        assert "Sort" not in plan
-        assert "Seq Scan" not in plan
+@pytest.mark.parametrize("function", ["job_claim_v2", "lease_extend_v1", "job_complete_v1", "job_leave_v1", "job_reap_v1"])
+def test_the_hot_functions_pin_their_plans(postgres: psycopg.Connection, function: str) -> None:
+    """The plans shown below are those that are run, whatever the server's own settings are."""
+    rows = postgres.execute("SELECT unnest(proconfig) FROM pg_proc WHERE proname = %s", [function])
+    pinned = {"plan_cache_mode=force_generic_plan", "enable_seqscan=off", "enable_bitmapscan=off", "jit=off"}
+    assert {row[0] for row in rows} == pinned
 
 
-def test_postgresql_finds_what_fell_due_by_its_index(postgres: psycopg.Connection) -> None:
+@pytest.mark.parametrize("mode", PLAN_MODES)
+def test_postgresql_claims_straight_from_the_index(postgres: psycopg.Connection, mode: str) -> None:
+    """For each tenant its front: no sort of jobs and no scan of the table, also when the plan does not know the values."""
+    plan = plan_of(postgres, part_of("job_claim_v2", "SELECT array_agg(c.row)", "LIMIT v_room) AS c"), mode)
+    found = re.search(r"Limit\n +->  LockRows\n +->  Index Scan using jobs_claimable on jobs k\n +Index Cond: (.*)", plan)
+    assert found and "COALESCE(tenant, ''::text) = l.lane" in found[1] and "queue = " in found[1], plan
+    assert "Sort" not in plan[found.start() :]
+    assert "Seq Scan" not in plan
+
+
+def test_postgresql_goes_from_tenant_to_tenant_by_single_probes(postgres: psycopg.Connection) -> None:
+    """Each hop enters the index just after the tenant before; a backlog of any length costs the same."""
+    plan = plan_of(postgres, part_of("lanes_after", "WITH RECURSIVE", "WHERE tenant IS NOT NULL"), run=True)
+    probe = r"Limit .*\n +->  Index (Only )?Scan using jobs_claimable on jobs j (.*)\n +Index Cond: .*> hop"
+    found = re.search(probe, plan)
+    assert found and found[2] == "(actual rows=1.00 loops=99)", plan
+    assert "Seq Scan on jobs" not in plan
+    for begin, condition in (("IF p_after IS NULL THEN", "queue = $1"), ("ELSE", "> $1")):
+        first = plan_of(postgres, part_of("lanes_after", f"{begin}\n        SELECT", "LIMIT 1").partition("\n")[2])
+        assert re.search(r"Limit\n\s+->  Index (Only )?Scan using jobs_claimable", first), first
+        assert condition in first
+        assert "Sort" not in first
+
+
+@pytest.mark.parametrize(
+    ("function", "begin", "end"),
+    [
+        ("lanes_room", "SELECT array_agg(CASE WHEN l.most IS NULL", "(lane, most, no)"),
+        ("queue_room", "SELECT count(*)", "AS running"),
+    ],
+)
+def test_postgresql_counts_what_runs_by_its_index(postgres: psycopg.Connection, function: str, begin: str, end: str) -> None:
+    """What a tenant or a queue runs is counted in the small index of running jobs, and no further than the limit."""
+    plan = plan_of(postgres, part_of(function, begin, end))
+    assert re.search(r"Limit\n\s+->  Index (Only )?Scan using jobs_running", plan), plan
+    assert "Seq Scan on jobs" not in plan
+
+
+@pytest.mark.parametrize("mode", PLAN_MODES)
+def test_postgresql_finds_what_fell_due_by_its_index(postgres: psycopg.Connection, mode: str) -> None:
     """Each claim looks for due jobs first; that must cost next to nothing too."""
-    sql = part_of_claim("UPDATE holdfast.jobs SET hold = NULL", "FOR UPDATE SKIP LOCKED))")
-    for mode in PLAN_MODES:
-        plan = plan_of(postgres, sql, mode)
-        assert "Index Scan using jobs_scheduled" in plan
-        assert "Tid Scan on jobs" in plan
-        assert "Sort" not in plan
-        assert "Seq Scan" not in plan
+    plan = plan_of(postgres, part_of("job_claim_v2", "UPDATE holdfast.jobs SET hold = NULL", "FOR UPDATE SKIP LOCKED))"), mode)
+    assert "Index Scan using jobs_scheduled" in plan
+    assert "Tid Scan on jobs" in plan
+    assert "Sort" not in plan
+    assert "Seq Scan" not in plan
+
+
+def test_postgresql_completes_a_batch_without_comparing_each_with_each(postgres: psycopg.Connection) -> None:
+    """Statistics of a moment when nothing ran make a walk through the running jobs look free; each row is found by its key."""
+    postgres.execute("UPDATE holdfast.jobs SET state = 'completed' WHERE state = 'running'")
+    postgres.execute("ANALYZE holdfast.jobs")
+    plan = plan_of(postgres, part_of("job_complete_v1", "UPDATE holdfast.jobs j", "AND j.state = 'running'"))
+    assert "Index Scan using jobs_pkey" in plan
+    assert "jobs_running" not in plan
+    assert "Seq Scan" not in plan
+
+
+def test_postgresql_completes_a_thousand_jobs_in_a_moment(postgres: psycopg.Connection) -> None:
+    """The same in numbers: comparing each with each would touch a million rows."""
+    postgres.execute("UPDATE holdfast.jobs SET state = 'completed' WHERE state = 'running'")
+    postgres.execute("ANALYZE holdfast.jobs")
+    postgres.execute(
+        "UPDATE holdfast.jobs SET state = 'running', locked_by = 'w', hold = NULL"
+        " WHERE id IN (SELECT id FROM holdfast.jobs WHERE state = 'completed' LIMIT 1000)"
+    )
+    (ids, runs), *_ = postgres.execute("SELECT array_agg(id), array_agg(run_id) FROM holdfast.jobs WHERE state = 'running'")
+    before = _rows_read(postgres)
+    done = postgres.execute(
+        "SELECT cardinality(holdfast.job_complete_v1(%s, %s, %s, NULL))", [ids, runs, ["null"] * len(ids)]
+    ).fetchone()
+    assert done == (1000,)
+    assert _rows_read(postgres) - before < 20_000
+
+
+def _rows_read(connection: psycopg.Connection) -> int:
+    connection.execute("SELECT pg_stat_force_next_flush()")
+    row = connection.execute(
+        "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = 'holdfast' AND relname = 'jobs'"
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def sqlite_plan(connection: sqlite3.Connection, statement: str, **values: object) -> list[str]:
@@ -95,11 +196,28 @@ def sqlite_plan(connection: sqlite3.Connection, statement: str, **values: object
 
 
 def test_sqlite_claims_straight_from_the_index(sqlite: sqlite3.Connection) -> None:
-    """The candidates come in index order, with no temporary table to sort them."""
-    plan = sqlite_plan(sqlite, "job_candidates", queue="queue-1", tasks='["task-1"]', limit=100)
-    assert [step for step in plan if "USING INDEX holdfast_jobs_claimable (queue=?)" in step]
+    """A tenant's candidates come in index order, with no temporary table to sort them."""
+    plan = sqlite_plan(sqlite, "job_candidates", queue="queue-1", lane="tenant-1", tasks='["task-1"]', limit=100)
+    assert [step for step in plan if "USING INDEX holdfast_jobs_claimable (queue=? AND <expr>=?)" in step]
     assert not [step for step in plan if "TEMP B-TREE" in step]
     assert not [step for step in plan if (step.startswith("SCAN") and "holdfast_jobs" in step) or step == "SCAN job"]
+
+
+def test_sqlite_goes_from_tenant_to_tenant_by_single_probes(sqlite: sqlite3.Connection) -> None:
+    """Each hop enters the index just after the tenant before; a backlog of any length costs the same."""
+    plan = sqlite_plan(sqlite, "lanes_after", queue="queue-1", after="tenant-1", but="tenant-1", most=64)
+    probes = [step for step in plan if "holdfast_jobs" in step]
+    assert len(probes) == 2
+    assert all(re.search(r"SEARCH .* INDEX holdfast_jobs_claimable \(queue=\? AND <expr>>\?\)", step) for step in probes), plan
+    assert not [step for step in plan if "TEMP B-TREE" in step]
+
+
+def test_sqlite_counts_what_runs_by_its_index(sqlite: sqlite3.Connection) -> None:
+    """What a tenant runs is counted in the small index of running jobs."""
+    plan = sqlite_plan(sqlite, "lanes_room", lanes='["tenant-1"]')
+    assert [step for step in plan if "holdfast_jobs_running (<expr>=?)" in step], plan
+    (queue,) = [step for step in sqlite_plan(sqlite, "queue_get", queue="queue-1") if "holdfast_jobs" in step]
+    assert "INDEX holdfast_jobs_running" in queue
 
 
 def test_sqlite_finds_what_fell_due_by_its_index(sqlite: sqlite3.Connection) -> None:

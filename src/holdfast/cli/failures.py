@@ -39,6 +39,7 @@ EXIT_CODES: list[tuple[type[Exception], int]] = [
     (errors.JobNotFound, NOT_FOUND),
     (RunNotFound, NOT_FOUND),
     (errors.DuplicateJob, REFUSED),
+    (errors.QueueFull, REFUSED),
     (errors.JobConflict, REFUSED),
     (Refused, REFUSED),
     (errors.ResultTimeout, TIMED_OUT),

@@ -1,23 +1,20 @@
-"""`holdfast jobs`: look at jobs, cancel them, retry them."""
+"""`holdfast jobs`: look at jobs, ask why they wait, cancel them, retry them."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import click
 
 from holdfast.app import LIST_MAX, Holdfast
-from holdfast.cli.apps import app_for_database
 from holdfast.cli.call import Call, Group
 from holdfast.cli.failures import OK, RunNotFound, describe, exit_code_of, report
 from holdfast.cli.output import print_json, say, who
+from holdfast.cli.shared import tell_why, with_app
 from holdfast.errors import HoldfastError
 from holdfast.ids import is_uuid
 from holdfast.job import Job, LogLine, Run, State
-
-T = TypeVar("T")
 
 LOG_PAGE = 1000
 LAST_LINES = 20
@@ -26,18 +23,6 @@ LAST_LINES = 20
 @click.group(cls=Group)
 def jobs() -> None:
     """Look at jobs, cancel them, retry them."""
-
-
-def _with_app(call: Call, work: Callable[[Holdfast], Coroutine[Any, Any, T]]) -> T:
-    hf = app_for_database(call)
-
-    async def run() -> T:
-        try:
-            return await work(hf)
-        finally:
-            await hf.aclose()
-
-    return asyncio.run(run())
 
 
 @jobs.command("list")
@@ -53,7 +38,7 @@ def list_jobs(call: Call, /, limit: int, cursor: str | None, **where: str | None
     """List jobs, newest first."""
     if cursor is not None and not is_uuid(cursor):
         raise click.BadParameter("it must be the id of a job", param_hint="--cursor")
-    found = _with_app(call, lambda hf: hf.jobs(cursor=cursor, limit=limit, **where))
+    found = with_app(call, lambda hf: hf.jobs(cursor=cursor, limit=limit, **where))
     next_cursor = found[-1].id if len(found) == limit else None
     if call.as_json:
         print_json({"jobs": [job.as_dict() for job in found], "next_cursor": next_cursor})
@@ -80,13 +65,21 @@ def show(call: Call, job_id: str) -> None:
         lines = await _all_lines(hf, runs[0].run_id) if runs else []
         return job, runs, await hf.events(job_id), lines[-LAST_LINES:]
 
-    job, runs, events, lines = _with_app(call, read)
+    job, runs, events, lines = with_app(call, read)
     if call.as_json:
         print_json({"job": job.as_dict(), "runs": runs, "events": events, "logs": lines})
     else:
         from holdfast.cli.jobs_text import show_text
 
         show_text(job, runs, events, lines)
+
+
+@jobs.command()
+@click.argument("job_id", metavar="ID")
+@click.pass_obj
+def why(call: Call, job_id: str) -> None:
+    """Say in one sentence why a job is waiting."""
+    tell_why(call, with_app(call, lambda hf: hf.why(job_id)))
 
 
 @jobs.command()
@@ -104,7 +97,7 @@ def logs(call: Call, job_id: str, run_no: int | None) -> None:
             raise RunNotFound(f"Job {job_id} has no run {run_no}; its runs are: {there}.")
         return run, await _all_lines(hf, run.run_id) if run else []
 
-    run, lines = _with_app(call, read)
+    run, lines = with_app(call, read)
     if call.as_json:
         print_json({"run_no": run and run.run_no, "run_id": run and run.run_id, "lines": lines})
     elif lines:
@@ -150,7 +143,7 @@ def _act_on_each(call: Call, job_ids: tuple[str, ...], act: Callable[[Holdfast, 
                 refused.append((job_id, error))
         return done, refused
 
-    done, refused = _with_app(call, act_on_all)
+    done, refused = with_app(call, act_on_all)
     if call.as_json:
         refusals = [{"id": job_id, **dict(zip(("code", "message"), describe(error), strict=True))} for job_id, error in refused]
         print_json({"jobs": [job.as_dict() for job in done], "errors": refusals})

@@ -12,7 +12,20 @@ from holdfast.cli.call import Call, global_options
 from holdfast.cli.failures import INTERRUPTED, report
 from holdfast.version import VERSION
 
-COMMANDS = ("init", "dev", "worker", "reaper", "migrate", "doctor", "enqueue", "jobs", "completion")
+COMMANDS = (
+    "init",
+    "dev",
+    "worker",
+    "reaper",
+    "migrate",
+    "doctor",
+    "enqueue",
+    "jobs",
+    "tenants",
+    "plans",
+    "queues",
+    "completion",
+)
 """Each is an attribute of the module of its own name."""
 
 

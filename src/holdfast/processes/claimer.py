@@ -146,7 +146,7 @@ class Claimer:
                 hints=hints,
             )
         except BaseException:
-            self.rotation.look_everywhere()  # the hints are gone
+            self.rotation.unanswered()
             raise
         return claim, self.rotation.answered(claim, room, hops)
 
@@ -154,7 +154,7 @@ class Claimer:
         return self._exit_when_idle is not None and not self._body.is_busy() and seconds_away >= DATABASE_AWAY_SECONDS
 
     def _how_long(self, claim: Claim, again: float | None, idle: float) -> float:
-        seconds = self._poll.seconds(self._body.store.listening)
+        seconds = self._poll.seconds(self._body.store.listening and not self.rotation.held)
         if again is not None:
             seconds = min(seconds, again)
         if claim.next_due_seconds is not None:
@@ -176,6 +176,8 @@ class Claimer:
         try:
             await self._body.announce(draining=True)
             claim, again = await self._claim(self._concurrency)
+            while again == 0 and not claim.jobs:
+                claim, again = await self._claim(self._concurrency)
         except StorageError:
             with contextlib.suppress(StorageError):
                 await self._body.announce(draining=False)

@@ -89,17 +89,22 @@ class Turn(msgspec.Struct):
     queue: str
     cursor: str | None
     around: bool
-    """Whether it came to every tenant with claimable work."""
+    """Whether it came to every tenant with claimable work, and had room left."""
     busy: bool
     """Whether it left somebody out because another worker was serving him at that moment."""
     full: bool = False
-    """Whether the queue's own limit kept it from taking more."""
+    """Whether the queue's own limit, or its pause, kept it from taking more."""
+    wrapped: bool = False
+    """Whether it came past the last tenant and went on with the first."""
+    held: bool = False
+    """Whether it came to tenants that are at their limit or paused."""
 
 
 class Claim(msgspec.Struct):
     jobs: list[Claimed]
     next_due_seconds: float | None = None
-    """Where fewer jobs were found than asked for: when the next scheduled one falls due. None: there is none."""
+    """Where fewer jobs were found than asked for: when the next scheduled one falls due. None: there is none. 0: some may have
+    fallen due just now that this claim did not come to."""
     turns: list[Turn] = []
 
 
@@ -130,6 +135,11 @@ class Tenant(msgspec.Struct, kw_only=True):
     """Counted to `limit` at the most."""
     paused_at: datetime | None = None
     paused_by: str | None = None
+
+
+class Depth(msgspec.Struct):
+    queued: int
+    most: int
 
 
 class Queue(msgspec.Struct, kw_only=True):
@@ -412,8 +422,11 @@ class Store(Protocol):
 
     async def tenant_pause(self, tenant: str, *, paused: bool, by: str | None) -> Tenant: ...
 
-    async def tenant_depth(self, tenant: str, cap: int) -> int:
-        """How many of its jobs are queued, counted to `cap` at the most."""
+    def depths_statement(self, tenants: Sequence[str]) -> CallerStatement:
+        """The same for the caller's connection; its rows are (tenant, queued, most)."""
+
+    async def tenant_depths(self, tenants: Sequence[str]) -> dict[str, Depth]:
+        """How many claimable jobs each has waiting, counted to what it may have at the most."""
 
     async def tenant_running(self, tenant: str, limit: int) -> list[Job[Any]]:
         """Some of its running jobs, the oldest first."""

@@ -45,6 +45,8 @@ class Connections:
     def _pool(self) -> asyncpg.Pool[Any]:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
+        # Read committed whatever the database's default is: a limit is counted after its lock was taken, and must see what the
+        # last holder committed.
         if pool is None:
             pool = self._pools[loop] = asyncpg.create_pool(
                 self.url,
@@ -53,7 +55,7 @@ class Connections:
                 reset=_leave_as_it_is,
                 timeout=_CONNECT_SECONDS,
                 command_timeout=_COMMAND_SECONDS,
-                server_settings={"application_name": "holdfast"},
+                server_settings={"application_name": "holdfast", "default_transaction_isolation": "read committed"},
             )
         return pool
 

@@ -201,9 +201,10 @@ END $$;
 -- urgent, then oldest jobs. p_hops bounds how many tenants one call looks at, so that thousands of tenants that are at their
 -- limit cost no more than a few; p_hints are tenants worth a look besides (one of their jobs has just ended, or arrived).
 --
--- Besides the jobs there is one row per queue looked at, without id: queue, task = the new cursor, run_no = 1 if the way round
--- was completed, attempt = 1 if somebody else was in the way, max_attempts = 1 if the queue's own limit was; and last, if there was room left, one row without id and queue,
--- whose last column says in how many seconds the next scheduled job falls due.
+-- Besides the jobs there is one row per queue looked at, without id: queue, task = the new cursor, run_no = 2 if the way round
+-- was completed and 1 if it came past the last tenant, attempt = 1 if somebody else was in the way (plus 2 if tenants were at
+-- their limit or paused), max_attempts = 1 if the queue's own limit or pause was in the way; and last, if there was room left, one row without id and queue, whose last column says in
+-- how many seconds the next scheduled job falls due.
 CREATE OR REPLACE FUNCTION holdfast.job_claim_v2(
     p_worker text, p_machine text, p_queues text[], p_tasks text[], p_limit integer, p_cursors text[], p_hops integer,
     p_hints text[], p_now timestamptz)
@@ -215,15 +216,21 @@ DECLARE
     v_now     timestamptz := coalesce(p_now, clock_timestamp());
     v_left    integer     := p_limit;
     v_parked  integer     := 0;
+    v_lifted  boolean;
     v_queue   text;
     v_no      integer;
     v_room    integer;
     v_lanes   text[];
+    v_way     integer;
     v_around  boolean;
+    v_wrapped boolean;
+    v_missed  boolean     := false;
     v_busy    boolean;
+    v_held    boolean;
     v_full    boolean;
     v_open    record;
     v_share   integer;
+    v_first   boolean;
     v_rows    tid[];
     v_ordered uuid[];
     v_served  integer;
@@ -237,7 +244,8 @@ BEGIN
      WHERE ctid = ANY (ARRAY(SELECT j.ctid FROM holdfast.jobs j
                               WHERE j.state = 'queued' AND j.hold = 'time' AND j.run_at <= v_now
                               ORDER BY j.run_at LIMIT 1000 FOR UPDATE SKIP LOCKED));
-    IF FOUND THEN
+    v_lifted := FOUND;
+    IF v_lifted THEN
         p_hops := greatest(p_hops, 64);
     END IF;
 
@@ -246,19 +254,24 @@ BEGIN
         v_queue := p_queues[v_no];
         v_cursor := p_cursors[v_no];
         v_around := true;
+        v_wrapped := true;
+        v_held := false;
+        v_first := true;
         v_room := holdfast.queue_room(v_queue, v_left);
         v_busy := v_room < 0;
         v_full := v_room BETWEEN 0 AND v_left - 1;
         v_lanes := '{}';
         IF v_room > 0 THEN
             v_lanes := holdfast.lanes_after(v_queue, v_cursor, p_hops);
-            IF v_cursor IS NOT NULL AND cardinality(v_lanes) < p_hops THEN
+            v_wrapped := cardinality(v_lanes) < p_hops;
+            IF v_cursor IS NOT NULL AND v_wrapped THEN
                 v_lanes := v_lanes || ARRAY(
                     SELECT l.lane FROM unnest(holdfast.lanes_after(v_queue, NULL, p_hops - cardinality(v_lanes)))
                            WITH ORDINALITY AS l (lane, no) WHERE l.lane <= v_cursor ORDER BY l.no);
             END IF;
-            v_around := p_hops > 0 AND cardinality(v_lanes) < p_hops;
-            v_cursor := coalesce(v_lanes[cardinality(v_lanes)], v_cursor);
+            v_way := cardinality(v_lanes);
+            v_around := v_way < p_hops;
+            v_cursor := coalesce(v_lanes[v_way], v_cursor);
             v_lanes := v_lanes || ARRAY(SELECT h FROM unnest(p_hints) AS h WHERE h <> ALL (v_lanes));
         END IF;
         v_share := ceil(v_room::numeric / greatest(1, cardinality(v_lanes)));
@@ -268,7 +281,8 @@ BEGIN
             ELSE
                 SELECT r.rooms, r.weights INTO v_open FROM holdfast.lanes_room(v_lanes) AS r;
             END IF;
-            v_busy := v_busy OR -1 = ANY (v_open.rooms);
+            v_busy := v_busy OR coalesce(-1 = ANY (v_open.rooms), false);
+            v_held := v_held OR coalesce(0 = ANY (v_open.rooms), false);
             SELECT array_agg(c.row) FILTER (WHERE c.order_key IS NULL), array_agg(c.id) FILTER (WHERE c.order_key IS NOT NULL),
                    max(c.no)
               INTO v_rows, v_ordered, v_served
@@ -307,9 +321,13 @@ BEGIN
                 v_room := v_room - v_taken;
                 v_left := v_left - v_taken;
                 IF v_room <= 0 THEN
-                    -- The next claim goes on after the last tenant that got something.
-                    v_cursor := v_lanes[v_served];
                     v_around := false;
+                    v_wrapped := false;
+                    -- The next claim goes on after the last tenant that got something; not so where all on the way have had
+                    -- their share and this was what others left, or where hints were served, which lie anywhere.
+                    IF v_first AND v_served <= v_way THEN
+                        v_cursor := v_lanes[v_served];
+                    END IF;
                 END IF;
             END IF;
             -- Again with what is left: for those behind a job that was just parked (not without end), and for tenants
@@ -320,15 +338,17 @@ BEGIN
                                              WHERE coalesce(l.room, v_share * l.weight + 1) > v_share * l.weight
                                                AND v_share * l.weight < v_room + v_taken)));
             v_share := v_room;
+            v_first := false;
         END LOOP;
-        RETURN QUERY SELECT NULL::uuid, NULL::uuid, v_around::integer, v_cursor, ''::text, v_busy::integer, v_full::integer, v_queue, NULL::text,
-            NULL::text, 0::double precision, NULL::double precision, NULL::double precision;
+        v_missed := v_missed OR NOT v_around;
+        RETURN QUERY SELECT NULL::uuid, NULL::uuid, v_wrapped::integer + v_around::integer, v_cursor, ''::text,
+            v_busy::integer + 2 * v_held::integer, v_full::integer, v_queue, NULL::text, NULL::text, 0::double precision, NULL::double precision, NULL::double precision;
     END LOOP;
 
     IF v_left > 0 THEN
         RETURN QUERY SELECT NULL::uuid, NULL::uuid, 0, NULL::text, ''::text, 0, 0, NULL::text, NULL::text, NULL::text,
             0::double precision, NULL::double precision,
-            CASE WHEN v_parked >= 1000 THEN 0
+            CASE WHEN v_parked >= 1000 OR (v_lifted AND v_missed) THEN 0
                  ELSE (SELECT greatest(0, extract(epoch FROM j.run_at - v_now)) FROM holdfast.jobs j
                         WHERE j.state = 'queued' AND j.hold = 'time' ORDER BY j.run_at LIMIT 1) END::double precision;
     END IF;
@@ -496,6 +516,8 @@ BEGIN
                    error_message = CASE WHEN v_job.target = 'failed'
                        THEN format('%s failed after %s attempts (machine crash or timeout)', v_noun, v_job.attempt) END
              WHERE j.id = v_job.id;
+            -- Its place is free, and the worker that held it cannot take the next one.
+            PERFORM pg_notify('holdfast', 'job:' || v_job.queue || chr(31) || coalesce(v_job.tenant, ''));
             IF v_job.order_key IS NOT NULL AND NOT (v_job.target = 'failed' AND v_job.order_blocks) THEN
                 PERFORM holdfast.order_release_v1(ARRAY[v_job.tenant], ARRAY[v_job.order_key]);
             END IF;

@@ -58,6 +58,12 @@ def worker_of(row: Any) -> WorkerRow:
     return WorkerRow(**{**dict(row), "queues": list(row["queues"]), "tasks": list(row["tasks"])})
 
 
+def _turn_of(row: Any) -> Turn:
+    way, met, full = row["run_no"], row["attempt"], row["max_attempts"]
+    met_busy, met_held = bool(met & 1), bool(met & 2)
+    return Turn(row["queue"], row["task"], way == 2, met_busy, full=bool(full), wrapped=way > 0, held=met_held)
+
+
 def claim_of(found: list[Any]) -> Claim:
     """Rows with an id are jobs; one without but with a queue says how far the claim came there; the last one what is due."""
     claim = Claim([])
@@ -65,9 +71,7 @@ def claim_of(found: list[Any]) -> Claim:
         if row[0] is not None:
             claim.jobs.append(Claimed(str(row[0]), str(row[1]), *tuple(row)[2:]))
         elif row["queue"] is not None:
-            claim.turns.append(
-                Turn(row["queue"], row["task"], bool(row["run_no"]), bool(row["attempt"]), bool(row["max_attempts"]))
-            )
+            claim.turns.append(_turn_of(row))
         else:
             claim.next_due_seconds = row["seconds"]
     return claim

@@ -14,12 +14,12 @@ from holdfast.clock import DatabaseClock
 from holdfast.errors import JobNotFound, StorageError
 from holdfast.ids import first_job_id_at, is_uuid
 from holdfast.job import Event, Job, LogLine, Run, State
-from holdfast.store.named_sql import load_statements
 from holdfast.store.outcomes import cancel_conflict, retry_conflict
 from holdfast.store.postgres import migrate, rows
 from holdfast.store.postgres.connections import Connection, Connections, breaks_constraint
 from holdfast.store.postgres.gather import Gathering
 from holdfast.store.postgres.listener import Listener
+from holdfast.store.postgres.tenants import STATEMENTS as _SQL
 from holdfast.store.postgres.tenants import TenantVerbs
 from holdfast.store.protocol import (
     HOPS,
@@ -42,7 +42,6 @@ from holdfast.store.protocol import (
 )
 
 _encode = msgspec.json.encode
-_SQL = load_statements("holdfast.store.postgres")
 
 
 class PostgresTransaction:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from holdfast.clock import DatabaseClock
 from holdfast.job import Job
-from holdfast.store.protocol import UNCHANGED, Plan, Queue, Tenant, Unchanged
+from holdfast.store.named_sql import load_statements
+from holdfast.store.protocol import UNCHANGED, CallerStatement, Depth, Plan, Queue, Tenant, Unchanged
+
+STATEMENTS = load_statements("holdfast.store.postgres")
 
 
 class TenantVerbs:
@@ -41,8 +47,12 @@ class TenantVerbs:
         await self._fetch("tenant_pause", tenant, paused, by, self._clock.now())
         return await self.tenant_get(tenant)
 
-    async def tenant_depth(self, tenant: str, cap: int) -> int:
-        return int((await self._fetch("tenant_depth", tenant, cap))[0][0])
+    def depths_statement(self, tenants: Sequence[str]) -> CallerStatement:
+        return CallerStatement(STATEMENTS["tenant_depths"], msgspec.json.encode(tenants).decode())
+
+    async def tenant_depths(self, tenants: Sequence[str]) -> dict[str, Depth]:
+        found = await self._fetch("tenant_depths", msgspec.json.encode(tenants).decode())
+        return {row[0]: Depth(row[1], row[2]) for row in found}
 
     async def tenant_running(self, tenant: str, limit: int) -> list[Job[Any]]:
         return [await self.job_get(row[0]) for row in await self._fetch("tenant_running", tenant, limit)]

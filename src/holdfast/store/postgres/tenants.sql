@@ -48,7 +48,7 @@ WITH saved AS (
 )
 SELECT pg_notify('holdfast', '') FROM saved
 
--- name: tenant_depth
+-- name: tenant_depths
 -- Claimable jobs only: those that wait for their time or their turn are not a backlog. The queues are found by hopping.
 WITH RECURSIVE known (queue) AS (
     (SELECT j.queue FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL ORDER BY j.queue LIMIT 1)
@@ -57,10 +57,17 @@ WITH RECURSIVE known (queue) AS (
              WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue > known.queue ORDER BY j.queue LIMIT 1)
       FROM known WHERE known.queue IS NOT NULL
 )
-SELECT count(*) FROM (
-    SELECT 1 FROM known JOIN holdfast.jobs j
-        ON j.queue = known.queue AND j.state = 'queued' AND j.hold IS NULL AND coalesce(j.tenant, '') = $1
-     LIMIT $2) AS waiting
+SELECT lane.id,
+       (SELECT count(*) FROM (
+            SELECT 1 FROM known CROSS JOIN LATERAL (
+                SELECT 1 FROM holdfast.jobs j
+                 WHERE j.queue = known.queue AND j.state = 'queued' AND j.hold IS NULL AND coalesce(j.tenant, '') = lane.id
+                 LIMIT coalesce(t.queue_depth, p.queue_depth)) AS some_of_it
+             LIMIT coalesce(t.queue_depth, p.queue_depth)) AS waiting),
+       coalesce(t.queue_depth, p.queue_depth)
+  FROM jsonb_array_elements_text(CAST($1 AS jsonb)) AS lane (id)
+  LEFT JOIN holdfast.tenants t ON t.id = lane.id
+  LEFT JOIN holdfast.plans p ON p.name = coalesce(t.plan, 'free')
 
 -- name: plan_set
 INSERT INTO holdfast.plans AS p (name, max_running, queue_depth, weight) VALUES ($1, $2, $3, $4)

@@ -43,12 +43,13 @@ def nothing_to_claim(session: Session, queues: Sequence[str], tasks: Sequence[st
     row = session.one("job_claimable_exists", queues=as_json(queues), tasks=as_json(tasks))
     if row is None or row["claimable"] or (row["due_at"] is not None and row["due_at"] <= session.now):
         return None
-    turns = [Turn(queue, None, around=True, busy=False) for queue in queues]
+    turns = [Turn(queue, None, around=True, busy=False, wrapped=True) for queue in queues]
     return Claim([], None if row["due_at"] is None else row["due_at"] - session.now, turns)
 
 
 def claim(session: Session, asked: Question) -> Claim:
-    if session.run("job_lift_due", limit=DUE_LIFTED_MAX):
+    lifted = session.run("job_lift_due", limit=DUE_LIFTED_MAX)
+    if lifted:
         asked.hops = max(asked.hops, HOPS)
     found = Claim([])
     parked = 0
@@ -57,19 +58,22 @@ def claim(session: Session, asked: Question) -> Claim:
             break
         parked += _claim_from_queue(session, asked, queue, found)
     if len(found.jobs) < asked.limit:
-        found.next_due_seconds = _next_due_seconds(session, parked)
+        missed = bool(lifted) and not all(turn.around for turn in found.turns)
+        found.next_due_seconds = _next_due_seconds(session, missed or parked >= KEYS_PARKED_MAX)
     return found
 
 
 def _claim_from_queue(session: Session, asked: Question, queue: str, found: Claim) -> int:
     """Adds to what was found; how many ordering keys were parked."""
     left, full = _queue_room(session, queue, asked.limit - len(found.jobs))
-    tenants, around = _way_round(session, asked, queue) if left else ([], True)
-    turn = Turn(queue, tenants[-1] if tenants else asked.cursors.get(queue), around=around, busy=False, full=full)
-    tenants += [tenant for tenant in asked.hints if tenant not in tenants]
-    share, parked = -(-left // max(1, len(tenants))), 0
+    turn = Turn(queue, asked.cursors.get(queue), around=True, busy=False, full=full, wrapped=True)
+    way = _way_round(session, asked, turn) if left else []
+    tenants = way + [tenant for tenant in asked.hints if tenant not in way]
+    share = -(-left // max(1, len(tenants)))
+    parked, first = 0, True
     while left and tenants:
         lanes = _lanes(session, tenants)
+        turn.held = turn.held or any(lane.room == 0 for lane in lanes)
         taken = blocked = 0
         for lane in lanes:
             candidates, behind = _candidates(session, asked, queue, lane, lane.may_take(share, left - taken))
@@ -78,14 +82,17 @@ def _claim_from_queue(session: Session, asked: Question, queue: str, found: Clai
             found.jobs += jobs
             taken += len(jobs)
             if taken == left:
-                turn.cursor, turn.around = lane.tenant, False
+                turn.around = turn.wrapped = False
+                # Not where all on the way have had their share, or where hints were served, which lie anywhere.
+                if first and lane.tenant in way:
+                    turn.cursor = lane.tenant
                 break
         left -= taken
         parked += blocked
         unequal = any(lane.room is None or lane.room > share * lane.weight for lane in lanes) and share < left + taken
         if parked >= KEYS_PARKED_MAX or not (blocked or (taken and unequal)):
             break
-        share = left
+        share, first = left, False
     found.turns.append(turn)
     return parked
 
@@ -93,19 +100,23 @@ def _claim_from_queue(session: Session, asked: Question, queue: str, found: Clai
 def _queue_room(session: Session, queue: str, most: int) -> tuple[int, bool]:
     row = session.all("queue_get", queue=queue)[0]
     if row["paused_at"] is not None:
-        return 0, False
+        return 0, True
     if row["limit"] is None:
         return most, False
     room = max(0, row["limit"] - row["running"])
     return min(most, room), room < most
 
 
-def _way_round(session: Session, asked: Question, queue: str) -> tuple[list[str], bool]:
-    cursor = asked.cursors.get(queue)
-    tenants = _lanes_after(session, queue, cursor, asked.hops)
-    if cursor is not None and len(tenants) < asked.hops:
-        tenants += [tenant for tenant in _lanes_after(session, queue, None, asked.hops - len(tenants)) if tenant <= cursor]
-    return tenants, asked.hops > 0 and len(tenants) < asked.hops
+def _way_round(session: Session, asked: Question, turn: Turn) -> list[str]:
+    """The tenants to look at, from the cursor on; the turn goes there."""
+    cursor = turn.cursor
+    tenants = _lanes_after(session, turn.queue, cursor, asked.hops)
+    turn.wrapped = len(tenants) < asked.hops
+    if cursor is not None and turn.wrapped:
+        tenants += [t for t in _lanes_after(session, turn.queue, None, asked.hops - len(tenants)) if t <= cursor]
+    turn.around = len(tenants) < asked.hops
+    turn.cursor = tenants[-1] if tenants else cursor
+    return tenants
 
 
 def _lanes_after(session: Session, queue: str, after: str | None, most: int) -> list[str]:
@@ -140,8 +151,8 @@ def _take(session: Session, seqs: list[int], asked: Question) -> list[Claimed]:
     return [Claimed(*taken[seq][1:]) for seq in seqs]
 
 
-def _next_due_seconds(session: Session, parked: int) -> float | None:
-    if parked >= KEYS_PARKED_MAX:
-        return 0.0  # there may be more behind those that were parked just now
+def _next_due_seconds(session: Session, more_now: bool) -> float | None:
+    if more_now:
+        return 0.0
     row = session.one("job_claimable_exists", queues="[]", tasks="[]")
     return None if row is None or row["due_at"] is None else max(0.0, row["due_at"] - session.now)

@@ -23,10 +23,12 @@ def reap(session: Session, backoff: Backoff, deadline_grace: float, limit: int) 
 def _reap_one(session: Session, job: sqlite3.Row, backoff: Backoff) -> Reaped:
     if job["cancel_requested_at"] is not None:
         state = _give_up_cancelled(session, job)
+        session.wake_queue(job["queue"])  # its place is free
     elif job["attempt"] < job["max_attempts"]:
         state = _try_again(session, job, backoff)
     else:
         state = _fail(session, job)
+        session.wake_queue(job["queue"])
     return Reaped(
         id=job["id"],
         queue=job["queue"],

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from holdfast.job import Job
-from holdfast.store.protocol import UNCHANGED, Plan, Queue, Tenant, Unchanged
+from holdfast.store.protocol import UNCHANGED, CallerStatement, Depth, Plan, Queue, Tenant, Unchanged
 from holdfast.store.sqlite import look
 from holdfast.store.sqlite.rows import time_of
-from holdfast.store.sqlite.session import Session, as_json
+from holdfast.store.sqlite.session import STATEMENTS, Session, as_json
 
 T = TypeVar("T")
 
@@ -32,11 +32,9 @@ class TenantVerbs:
     ) -> Tenant:
         def operation(session: Session) -> Tenant:
             numbers = {**_mentioned("max_running", max_running), **_mentioned("queue_depth", queue_depth)}
-            session.run("tenant_set", tenant=tenant, plan=None if plan is UNCHANGED else plan, **numbers)
-            saved = _tenant(session, tenant)
-            said = {"plan": saved.plan, "max_running": saved.limit, "queue_depth": saved.queue_depth}
-            _record(session, "tenant.changed", by, tenant, said)
-            return saved
+            (said,) = session.all("tenant_set", tenant=tenant, plan=None if plan is UNCHANGED else plan, **numbers)
+            _record(session, "tenant.changed", by, tenant, dict(said))
+            return _tenant(session, tenant)
 
         return await self._write(operation)
 
@@ -56,8 +54,16 @@ class TenantVerbs:
 
         return await self._write(operation)
 
-    async def tenant_depth(self, tenant: str, cap: int) -> int:
-        return await self._read(lambda session: int(session.all("tenant_depth", tenant=tenant, cap=cap)[0]["depth"]))
+    def depths_statement(self, tenants: Sequence[str]) -> CallerStatement:
+        return CallerStatement(STATEMENTS["tenant_depths"], as_json(tenants))
+
+    async def tenant_depths(self, tenants: Sequence[str]) -> dict[str, Depth]:
+        return await self._read(
+            lambda session: {
+                row["id"]: Depth(row["queued"], row["most"])
+                for row in session.execute(STATEMENTS["tenant_depths"], {"1": as_json(tenants)})
+            }
+        )
 
     async def tenant_running(self, tenant: str, limit: int) -> list[Job[Any]]:
         return await self._read(

@@ -75,7 +75,8 @@ INSERT INTO holdfast_tenants (id, plan, max_running, queue_depth, updated_at)
 VALUES (:tenant, coalesce(:plan, 'free'), :max_running, :queue_depth, :now)
 ON CONFLICT (id) DO UPDATE SET
     plan = coalesce(:plan, plan), max_running = CASE WHEN :set_max_running THEN excluded.max_running ELSE max_running END,
-    queue_depth = CASE WHEN :set_queue_depth THEN excluded.queue_depth ELSE queue_depth END, updated_at = excluded.updated_at;
+    queue_depth = CASE WHEN :set_queue_depth THEN excluded.queue_depth ELSE queue_depth END, updated_at = excluded.updated_at
+RETURNING plan, max_running, queue_depth;
 
 -- name: tenant_pause
 INSERT INTO holdfast_tenants (id, paused_at, paused_by, updated_at)
@@ -84,7 +85,7 @@ ON CONFLICT (id) DO UPDATE SET
     paused_at = CASE WHEN :paused THEN coalesce(paused_at, excluded.paused_at) END,
     paused_by = CASE WHEN :paused THEN coalesce(paused_by, excluded.paused_by) END, updated_at = excluded.updated_at;
 
--- name: tenant_depth
+-- name: tenant_depths
 -- Claimable jobs only: those that wait for their time or their turn are not a backlog. The queues are found by hopping.
 WITH RECURSIVE known (queue) AS (
     SELECT (SELECT queue FROM holdfast_jobs WHERE state = 'queued' AND hold IS NULL ORDER BY queue LIMIT 1)
@@ -92,10 +93,13 @@ WITH RECURSIVE known (queue) AS (
     SELECT (SELECT queue FROM holdfast_jobs WHERE state = 'queued' AND hold IS NULL AND queue > known.queue ORDER BY queue LIMIT 1)
     FROM known WHERE known.queue IS NOT NULL
 )
-SELECT count(*) AS depth FROM (
-    SELECT 1 FROM known JOIN holdfast_jobs AS job
-    WHERE job.queue = known.queue AND job.state = 'queued' AND job.hold IS NULL AND coalesce(job.tenant, '') = :tenant
-    LIMIT :cap);
+SELECT lane.value AS id,
+    (SELECT count(*) FROM known JOIN holdfast_jobs AS job
+     WHERE job.queue = known.queue AND job.state = 'queued' AND job.hold IS NULL AND coalesce(job.tenant, '') = lane.value) AS queued,
+    coalesce(tenant.queue_depth, plan.queue_depth) AS most
+FROM json_each($1) AS lane
+LEFT JOIN holdfast_tenants AS tenant ON tenant.id = lane.value
+LEFT JOIN holdfast_plans AS plan ON plan.name = coalesce(tenant.plan, 'free');
 
 -- name: tenant_running
 SELECT id FROM holdfast_jobs WHERE state = 'running' AND coalesce(tenant, '') = :tenant ORDER BY started_at, seq LIMIT :limit;
