@@ -9,17 +9,12 @@ from bench.peers.report import RESULTS, Report, number
 
 WIDTH, LABEL, BAR, GAP, HEAD = 760, 150, 11, 9, 54
 STYLE = """
-  text { font: 12px system-ui, sans-serif; fill: #1f2328 }
+  text { font: 12px system-ui, sans-serif; fill: #6e7781 }
   .title { font-weight: 600; font-size: 14px }
-  .faint { fill: #59636e; font-size: 11px }
-  .first { fill: #9aa4af } .second { fill: #c9d1d9 }
-  .ours .first { fill: #1f6feb } .ours .second { fill: #79b8ff }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #f0f6fc } .faint { fill: #9198a1 }
-    .first { fill: #6e7781 } .second { fill: #454c54 }
-    .ours .first { fill: #58a6ff } .ours .second { fill: #1f6feb }
-  }
+  .faint { font-size: 11px }
+  rect { fill: #8c959f } .ours rect { fill: #2f81f7 } .second { opacity: 0.5 }
 """
+"""Legible on light and dark pages alike: a picture may be told another scheme than that of the page around it."""
 
 Bars = list[tuple[Peer, float | None, float | None]]
 
@@ -41,7 +36,7 @@ def write(report: Report, measured_on: str) -> None:
         parts.append(f'<g transform="translate(0 {top:g})">{part}</g>')
         top += height
     for caption in (
-        f"All on one machine, the queues in turn, {report.samples}; each with its fastest known settings; Redis without persistence.",
+        f"One machine, the queues in turn, {report.samples}; each with its fastest known settings; Redis without persistence.",
         measured_on,
     ):
         top += 16

@@ -64,7 +64,8 @@ class Report:
     def __init__(self, records: Records, plan: Plan, machine: dict[str, Any], about: dict[str, dict[str, Any]]) -> None:
         self._records = records
         self._plan = plan
-        self._machine = machine
+        times = sorted(record.at for record in records.all())
+        self._machine = {**machine, "measured_at": f"{times[0]} to {times[-1]}"} if times else machine
         self._about = about
         self._quiet = min((record.calibration_ms for record in records.all() if record.calibration_ms), default=1.0)
         self._notes: list[str] = []
@@ -89,7 +90,7 @@ class Report:
         machine = ", ".join(f"{name} {value}" for name, value in self._machine.items())
         return (
             f"# Holdfast beside other queues\n\n{machine}\n\n"
-            f"One run, the queues in turn, {self.samples}. `!`: somebody else was using the machine.\n\n"
+            f"The queues in turn, {self.samples}. `!`: somebody else was using the machine.\n\n"
             f"{speed}\n\n{care}\n\n## Blank cells\n\n{notes}\n{self._left_out()}\n"
             f"## Versions and settings\n\n{self._settings()}\n"
         )

@@ -50,6 +50,6 @@ class Queue:
 
         if gentle:
             second = timedelta(seconds=1)
-            await queue.run(batch_size=10, max_concurrent_tasks=20, dequeue_timeout=second, heartbeat_timeout=5 * second)
+            await queue.run(batch_size=5, max_concurrent_tasks=10, dequeue_timeout=second, heartbeat_timeout=5 * second)
         else:
             await queue.run(batch_size=2000)
