@@ -5,7 +5,7 @@ PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast conformance cases bench lint types fmt ci clean
+.PHONY: help setup demo test test-fast conformance cases bench bench-peers chaos lint types fmt ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -34,8 +34,14 @@ conformance: setup ## one suite, both stores
 cases: setup ## list the production cases that have no test yet
 	@$(PY) tools/cases.py
 
-bench: setup ## measure
+bench: setup ## measure both stores beside the raw floor
 	@$(PY) -m bench
+
+bench-peers: setup ## measure the peers and Holdfast in one run (installs them; can be stopped and goes on)
+	@$(PY) -m bench.peers --resume
+
+chaos: setup ## kill, freeze and restart at random for some minutes, then check that nothing is lost or doubled
+	@$(PY) tools/chaos.py
 
 lint: setup ## ruff
 	@$(PY) -m ruff check .

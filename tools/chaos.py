@@ -13,6 +13,7 @@ import contextlib
 import os
 import random
 import shutil
+import sqlite3
 import sys
 import tempfile
 import time
@@ -112,6 +113,8 @@ class Troubles:
         choices: list[Callable[[], Awaitable[None]]] = [self._kill, self._kill, self._freeze, self._replace]
         if self._server is not None:
             choices += [self._cut_connections, self._cut_connections, self._crash_server]
+        else:
+            choices += [self._hold_write_lock]
         while time.monotonic() < end:
             await asyncio.sleep(self._rng.uniform(0.1, 1.5))
             trouble = self._rng.choice(choices)
@@ -127,11 +130,10 @@ class Troubles:
         self._workers[victim] = self._new_worker()
 
     async def _freeze(self) -> None:
-        """At any moment, also in the middle of a transaction; often for longer than a lease."""
+        """At any moment, also in the middle of a transaction; often for longer than a lease, and while other troubles come."""
         victim = self._rng.choice(self._workers)
         victim.freeze()
-        await asyncio.sleep(self._rng.uniform(0.1, 3))
-        victim.thaw()
+        asyncio.get_running_loop().call_later(self._rng.uniform(0.1, 3), victim.thaw)
 
     async def _replace(self) -> None:
         """As a deploy does."""
@@ -143,6 +145,15 @@ class Troubles:
         if code != 0:
             self.wrongs.append(f"a worker ended with {code} after SIGTERM; it printed:\n{leaving.output[-5000:]}")
         self._workers[victim] = self._new_worker()
+
+    async def _hold_write_lock(self) -> None:
+        """As an application does that shares the file and forgets a transaction; sometimes for longer than anybody waits."""
+        connection = sqlite3.connect(
+            self._scene.url.removeprefix("sqlite:///"), timeout=60, isolation_level=None, check_same_thread=False
+        )
+        await asyncio.to_thread(connection.execute, "BEGIN IMMEDIATE")
+        await asyncio.sleep(self._rng.choice([0.1, 0.5, 1, 2, 3, 12]))
+        connection.close()
 
     async def _cut_connections(self) -> None:
         with psycopg.connect(self._scene.url, autocommit=True) as admin:

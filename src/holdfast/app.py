@@ -218,10 +218,14 @@ class Holdfast:
     ) -> Worker:
         if not isinstance(concurrency, int) or not 1 <= concurrency <= 10_000:
             raise InvalidOption(f"concurrency must be a whole number from 1 to 10000, not {concurrency!r}")
-        if exit_when_idle is not None and exit_when_idle < 0:
-            raise InvalidOption(f"exit_when_idle must be 0 or more seconds, not {exit_when_idle!r}")
+        try:
+            exit_when_idle = None if exit_when_idle is None else codec.seconds(0.0)(exit_when_idle)
+        except ValueError as wrong:
+            raise InvalidOption(f"exit_when_idle must be {wrong}, not {reprlib.repr(exit_when_idle)}") from None
         if isinstance(queues, str):
             raise InvalidOption(f"queues must be a list such as [{queues!r}]")
+        for queue in queues or ():
+            _text("a queue", queue)
         wanted = list(queues) if queues else sorted({task.spec.queue for task in self.tasks.values()}) or ["default"]
         return Worker(
             self,

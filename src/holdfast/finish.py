@@ -241,7 +241,7 @@ class Finisher:
 
     def _refused_by_database(self, completion: Completion) -> None:
         log.exception("The database refused the result of job %s", completion.id)
-        self._departures.append(
+        self.leave(
             Departure(
                 id=completion.id,
                 run_id=completion.run_id,

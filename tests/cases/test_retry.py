@@ -27,7 +27,7 @@ async def all_waits(hf: Holdfast, clock: ManualClock, job_id: str) -> list[float
     found = []
     while (seconds := await waits(hf, clock, job_id)) is not None:
         found.append(seconds)
-        clock.advance(seconds)
+        clock.advance(seconds + 0.001)  # a little more: SQLite keeps more digits of a moment than a datetime does
     return found
 
 

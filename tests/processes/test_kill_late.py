@@ -81,6 +81,7 @@ async def test_two_reapers_at_the_same_moment_handle_each_job_once(scene: Scene)
     for reaper in reapers:
         reaper.terminate()
         assert await reaper.exited() == 0
+        assert "pass failed" not in reaper.output, "they were in each other's way"
 
     for jobs, event, outcome in ((again, "reaper:requeued", "lost"), (given_up, "reaper:failed(timeout)", "failed")):
         for job in jobs:

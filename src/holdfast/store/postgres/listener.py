@@ -39,6 +39,7 @@ class Listener:
             finally:
                 self.connected = False
                 self.first_try.set()
+                self._wake("")  # who waits for hints must know that there are none now, and poll
             await asyncio.sleep(_RECONNECT_SECONDS[min(failures, len(_RECONNECT_SECONDS) - 1)])
 
     async def _listen_until_lost(self) -> None:
