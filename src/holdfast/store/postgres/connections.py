@@ -26,6 +26,11 @@ _AWAY = (
     asyncpg.InternalClientError,
     asyncpg.ReadOnlySQLTransactionError,
 )
+_SESSION = {
+    "application_name": "holdfast",
+    # Whatever the database's default is: a limit is counted after its lock was taken, and must see what was committed last.
+    "default_transaction_isolation": "read committed",
+}
 _CONNECT_SECONDS = 10.0
 _COMMAND_SECONDS = 60.0
 
@@ -45,8 +50,6 @@ class Connections:
     def _pool(self) -> asyncpg.Pool[Any]:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
-        # Read committed whatever the database's default is: a limit is counted after its lock was taken, and must see what the
-        # last holder committed.
         if pool is None:
             pool = self._pools[loop] = asyncpg.create_pool(
                 self.url,
@@ -55,7 +58,7 @@ class Connections:
                 reset=_leave_as_it_is,
                 timeout=_CONNECT_SECONDS,
                 command_timeout=_COMMAND_SECONDS,
-                server_settings={"application_name": "holdfast", "default_transaction_isolation": "read committed"},
+                server_settings=_SESSION,
             )
         return pool
 
