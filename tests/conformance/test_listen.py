@@ -215,7 +215,7 @@ async def test_whoever_stopped_hears_no_more(store: Store, heard: Heard) -> None
 
 
 async def test_a_lost_connection_is_mended_and_told(postgres_url: str) -> None:
-    """PostgreSQL only, SQLite has none to lose: the listener comes back by itself, and says that it may have missed things."""
+    """PostgreSQL only, SQLite has none to lose: the loss is told, so that workers poll, and the listener comes back by itself."""
     store, heard = open_store("postgres", postgres_url), Heard()
     try:
         await store.listen(heard)
@@ -225,8 +225,7 @@ async def test_a_lost_connection_is_mended_and_told(postgres_url: str) -> None:
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE application_name = 'holdfast listener' AND datname = current_database()"
             )
-        await heard.wait_for("")
-        assert store.listening
+        await until(lambda: "" in heard.wakes and store.listening)
         await insert(store, queue="after")
         await heard.wait_for(arrival(store, "after"))
     finally:
