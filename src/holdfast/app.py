@@ -14,7 +14,7 @@ import msgspec
 from holdfast import codec, enqueue, prune
 from holdfast import reap as rescue
 from holdfast.clock import DatabaseClock
-from holdfast.errors import ConfigError, InvalidOption, JobCancelled, JobFailed, ResultTimeout, UnknownTask
+from holdfast.errors import ConfigError, InvalidOption, JobCancelled, JobFailed, JobNotFound, ResultTimeout, UnknownTask
 from holdfast.extension import Extension
 from holdfast.ids import is_uuid
 from holdfast.job import Event, Job, LogLine, Run, State
@@ -137,7 +137,7 @@ class Holdfast:
     # -- look and act --------------------------------------------------------------------------------------------------
 
     async def get(self, job_id: str) -> Job[Any]:
-        return self._ours(await self.store.job_get(job_id))
+        return self._ours(await self.store.job_get(_known_form(job_id)))
 
     async def jobs(self, *, cursor: str | None = None, limit: int = 50, **where: Any) -> list[Job[Any]]:
         """Newest first. `where`: state, queue, task, tenant, project, tag, after, before."""
@@ -150,24 +150,24 @@ class Holdfast:
 
     async def runs(self, job_id: str) -> list[Run]:
         """Every attempt, newest first."""
-        return await self.store.run_list(job_id)
+        return await self.store.run_list(_known_form(job_id))
 
     async def events(self, job_id: str) -> list[Event]:
-        return await self.store.event_list(job_id)
+        return await self.store.event_list(job_id) if is_uuid(job_id) else []
 
     async def logs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[LogLine]:
-        return await self.store.log_read(run_id, after=after, limit=limit)
+        return await self.store.log_read(run_id, after=after, limit=limit) if is_uuid(run_id) else []
 
     async def workers(self) -> list[WorkerRow]:
         return await self.store.worker_list()
 
     async def cancel(self, job_id: str, *, by: str | None = None) -> Job[Any]:
         """A queued job is cancelled at once; a running one is asked to stop and is *cancelling* until it does."""
-        return self._ours(await self.store.job_cancel(job_id, _person(by)))
+        return self._ours(await self.store.job_cancel(_known_form(job_id), _person(by)))
 
     async def retry(self, job_id: str, *, by: str | None = None) -> Job[Any]:
         """Queue a failed or cancelled job anew; its attempts start again at 0, its history stays."""
-        return self._ours(await self.store.job_retry_if_ended(job_id, _person(by)))
+        return self._ours(await self.store.job_retry_if_ended(_known_form(job_id), _person(by)))
 
     async def wait_for_result(self, job_id: str, *, timeout: float | None = None) -> Any:
         """What the task returned; raises JobFailed, JobCancelled or ResultTimeout."""
@@ -290,6 +290,12 @@ def _filter_of(where: dict[str, Any]) -> JobFilter:
     for name in ("queue", "task", "tenant", "project", "tag"):
         _text(name, getattr(wanted, name))
     return wanted
+
+
+def _known_form(job_id: str) -> str:
+    if not is_uuid(job_id):
+        raise JobNotFound(f"There is no job {reprlib.repr(job_id)}.")
+    return job_id
 
 
 def _person(by: str | None) -> str | None:

@@ -18,7 +18,7 @@ import msgspec
 from holdfast.claim import Pace, Poll
 from holdfast.context import Platform
 from holdfast.errors import StorageError, StorageUnavailable
-from holdfast.finish import Finisher
+from holdfast.finish import Finisher, release_of
 from holdfast.ids import new_worker_id
 from holdfast.processes.heart import Heart
 from holdfast.processes.isolated import run_isolated
@@ -28,7 +28,7 @@ from holdfast.processes.threads import TaskThreads
 from holdfast.run import Attempt, Interrupt, run_attempt
 from holdfast.runlog import RunLogs
 from holdfast.settings import Settings
-from holdfast.store.protocol import Beat, Claim, Claimed, Completion, Departure, Held, Leaving, Store, WorkerRow
+from holdfast.store.protocol import Beat, Claim, Claimed, Completion, Held, Store, WorkerRow
 from holdfast.task import Task
 from holdfast.version import VERSION
 
@@ -42,8 +42,6 @@ SHORT_LEASE_SECONDS = 5.0
 """A lease that could end before the heart's next look."""
 LET_GO_SECONDS = 5.0
 """How long a run that is told to stop may take before the worker leaves without it."""
-WAITING_SECONDS_MAX = 1.0
-"""A job that was claimed ahead and sees no job end for this long is given back."""
 
 
 class WorkerEnd(msgspec.Struct):
@@ -94,7 +92,6 @@ class Worker:
         self._done_jobs = 0
         self._threads = TaskThreads(concurrency)
         self._cancel_look: asyncio.TimerHandle | None = None
-        self._look_at_waiting: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._ended = asyncio.Event()
@@ -106,7 +103,7 @@ class Worker:
         self.loop = asyncio.get_running_loop()
         self.run_logs = RunLogs(self.store)
         self._finisher = Finisher(self.store, self._settled)
-        self._slots = Slots(self._concurrency, self._run_one)
+        self._slots = Slots(self._concurrency, self._run_one, self._slots_are_slow)
         self._heart = Heart(self)
         helpers = [asyncio.create_task(self._finisher.run()), asyncio.create_task(self.run_logs.run())]
         if self._reap:
@@ -201,7 +198,6 @@ class Worker:
                 self._poll.found_work()
                 self._slots.offer(claim.jobs)
                 idle_since = self.loop.time()
-                self._watch_what_waits()
                 if len(claim.jobs) == room:
                     continue
             elif self._busy():
@@ -220,24 +216,16 @@ class Worker:
     def _busy(self) -> bool:
         return bool(self.running or self._slots.waiting or self._finisher.pending)
 
-    def _watch_what_waits(self) -> None:
-        """Jobs are claimed ahead because jobs were short. If all slots now hold long ones, others should have them."""
-        if self._slots.waiting and self._look_at_waiting is None:
-            self._look_at_waiting = self.loop.call_later(WAITING_SECONDS_MAX, self._give_back_what_waits, self._done_jobs)
-
-    def _give_back_what_waits(self, done_jobs: int) -> None:
-        self._look_at_waiting = None
-        if self._done_jobs == done_jobs:
-            self._pace.stalled()
-            self._give_back(self._slots.take_back())
-        self._watch_what_waits()
+    def _slots_are_slow(self, waiting: list[Claimed]) -> None:
+        self._pace.stalled()
+        self._give_back(waiting)
 
     async def _give_back_lost_claims(self) -> None:
         """A claim may have been committed although its answer never came: such jobs need not wait for their lease to end."""
         waiting = {job.run_id for job in self._slots.waiting}
         for lease in await self.store.lease_list(self.id):
             if lease.run_id not in self.running and lease.run_id not in waiting:
-                self._finisher.leave(Departure(id=lease.id, run_id=lease.run_id, how=Leaving.RELEASE, keep_attempt=False))
+                self._finisher.leave(release_of(lease))
 
     def _gives_up(self, away_since: float) -> bool:
         return self._exit_when_idle is not None and not self.running and self.loop.time() - away_since >= DATABASE_AWAY_SECONDS
@@ -299,12 +287,8 @@ class Worker:
     def _settled(self, run_id: str, accepted: bool) -> None:
         attempt = self.running.pop(run_id, None)
         if attempt is not None and not accepted and not attempt.completed_in_tx:
-            log.warning(
-                "Job %s (%s) was taken from this worker; what its run %s did is not recorded.",
-                attempt.claimed.id,
-                attempt.claimed.task,
-                run_id,
-            )
+            claimed = attempt.claimed
+            log.warning("Job %s (%s) was taken from this worker; what its run did is lost.", claimed.id, claimed.task)
         if not self.running:
             self._room.set()
             self._wake.set()
@@ -413,4 +397,4 @@ class Worker:
 
     def _give_back(self, jobs: list[Claimed]) -> None:
         for job in jobs:
-            self._finisher.leave(Departure(id=job.id, run_id=job.run_id, how=Leaving.RELEASE, keep_attempt=False))
+            self._finisher.leave(release_of(job))
