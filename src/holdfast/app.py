@@ -15,7 +15,7 @@ from holdfast import codec, prune
 from holdfast import reap as rescue
 from holdfast.clock import DatabaseClock
 from holdfast.enqueue import Door
-from holdfast.errors import ConfigError, InvalidOption, JobCancelled, JobFailed, ResultTimeout, UnknownTask
+from holdfast.errors import ConfigError, InvalidOption, JobCancelled, JobFailed, JobNotFound, ResultTimeout, UnknownTask
 from holdfast.extension import Extension
 from holdfast.ids import is_uuid
 from holdfast.job import Event, Job, LogLine, Run, State
@@ -144,7 +144,7 @@ class Holdfast:
     # -- look and act --------------------------------------------------------------------------------------------------
 
     async def get(self, job_id: str) -> Job[Any]:
-        return self._ours(await self.store.job_get(job_id))
+        return self._ours(await self.store.job_get(_known_form(job_id)))
 
     async def jobs(self, *, cursor: str | None = None, limit: int = 50, **where: Any) -> list[Job[Any]]:
         """Newest first. `where`: state, queue, task, tenant, project, tag, after, before."""
@@ -157,17 +157,17 @@ class Holdfast:
 
     async def runs(self, job_id: str) -> list[Run]:
         """Every attempt, newest first."""
-        return await self.store.run_list(job_id)
+        return await self.store.run_list(_known_form(job_id))
 
     async def events(self, job_id: str) -> list[Event]:
-        return await self.store.event_list(job_id)
+        return await self.store.event_list(job_id) if is_uuid(job_id) else []
 
     async def logs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[LogLine]:
-        return await self.store.log_read(run_id, after=after, limit=limit)
+        return await self.store.log_read(run_id, after=after, limit=limit) if is_uuid(run_id) else []
 
     async def why(self, job_id: str) -> Why:
         """What holds this job, in one sentence."""
-        return await why_job(self.store, job_id, self.clock.now())
+        return await why_job(self.store, _known_form(job_id), self.clock.now())
 
     async def why_tenant(self, tenant: str) -> Why:
         """What holds this tenant's jobs, in one sentence."""
@@ -178,11 +178,11 @@ class Holdfast:
 
     async def cancel(self, job_id: str, *, by: str | None = None) -> Job[Any]:
         """A queued job is cancelled at once; a running one is asked to stop and is *cancelling* until it does."""
-        return self._ours(await self.store.job_cancel(job_id, _person(by)))
+        return self._ours(await self.store.job_cancel(_known_form(job_id), _person(by)))
 
     async def retry(self, job_id: str, *, by: str | None = None) -> Job[Any]:
         """Queue a failed or cancelled job anew; its attempts start again at 0, its history stays."""
-        return self._ours(await self.store.job_retry_if_ended(job_id, _person(by)))
+        return self._ours(await self.store.job_retry_if_ended(_known_form(job_id), _person(by)))
 
     async def wait_for_result(self, job_id: str, *, timeout: float | None = None) -> Any:
         """What the task returned; raises JobFailed, JobCancelled or ResultTimeout."""
@@ -308,6 +308,12 @@ def _filter_of(where: dict[str, Any]) -> JobFilter:
     for name in ("queue", "task", "tenant", "project", "tag"):
         _text(name, getattr(wanted, name))
     return wanted
+
+
+def _known_form(job_id: str) -> str:
+    if not is_uuid(job_id):
+        raise JobNotFound(f"There is no job {reprlib.repr(job_id)}.")
+    return job_id
 
 
 def _person(by: str | None) -> str | None:

@@ -15,7 +15,7 @@ from holdfast.errors import Abort, HoldfastError, InvalidOption, JobCancelled, R
 from holdfast.redact import redact
 from holdfast.runlog import shown, storable
 from holdfast.settings import Settings
-from holdfast.store.protocol import Claimed, Completion, Departure, Leaving, Store
+from holdfast.store.protocol import Beat, Claimed, Completion, Departure, Leaving, Store
 from holdfast.task import TaskSpec, retry_delay
 
 log = logging.getLogger("holdfast")
@@ -118,10 +118,15 @@ def _leave(
         run_id=claimed.run_id,
         how=how,
         delay=delay,
-        error_code=None if code is None else storable(shown(code))[:CODE_CHARS_MAX],
+        error_code=None if code is None else storable(redact(shown(code)[: 5 * CODE_CHARS_MAX]))[:CODE_CHARS_MAX],
         error_message=message,
         keep_attempt=keep_attempt,
     )
+
+
+def release_of(job: Claimed | Beat) -> Departure:
+    """Back to the queue at once, uncounted."""
+    return Departure(id=job.id, run_id=job.run_id, how=Leaving.RELEASE, keep_attempt=False)
 
 
 def _code_of(error: BaseException) -> str:

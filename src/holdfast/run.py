@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from holdfast import codec
 from holdfast.context import CurrentRun, Platform, current_run
 from holdfast.errors import Abort, HoldfastError, InvalidArguments, JobCancelled, RetryLater
-from holdfast.finish import ArgumentsUnfit, DeadlineExceeded, ResultUnusable, departure_of, one_line
+from holdfast.finish import ArgumentsUnfit, DeadlineExceeded, ResultUnusable, departure_of, one_line, release_of
 from holdfast.redact import redact
 from holdfast.runlog import RunBuffer, RunLogs
 from holdfast.settings import Settings
@@ -225,7 +225,7 @@ def outcome_of_error(attempt: Attempt, error: BaseException) -> Completion | Dep
     elif why is Interrupt.LOST:
         return None
     elif why is Interrupt.RELEASE:
-        return Departure(id=claimed.id, run_id=claimed.run_id, how=Leaving.RELEASE, keep_attempt=False)
+        return release_of(claimed)
     elif why is Interrupt.CANCEL:
         departure = departure_of(JobCancelled(), claimed, attempt.task.spec, attempt.host.settings, cancelled=True)
     else:

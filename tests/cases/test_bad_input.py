@@ -157,7 +157,7 @@ async def test_options_that_cannot_work_are_refused_by_name(hf: Holdfast, what: 
         await work.options(**OPTIONS[what]).enqueue()
 
     message = await refused(hf, InvalidOption, enqueue)
-    assert message.startswith("work: ") and list(OPTIONS[what])[0] in message
+    assert message.startswith("work: ") and next(iter(OPTIONS[what])) in message
 
 
 async def test_a_connection_that_is_none_is_refused(hf: Holdfast) -> None:
@@ -206,9 +206,7 @@ async def test_an_id_that_is_none_is_not_found(hf: Holdfast, job_id: Any) -> Non
     assert await hf.logs(job_id) == [] and await hf.events(job_id) == []
 
 
-@pytest.mark.parametrize(
-    "url", ["mysql://host/db", "sqlite:", "postgresql://", "http://x", "jobs.db", "", "sqlite://host/x.db"]
-)
+@pytest.mark.parametrize("url", ["mysql://host/db", "sqlite:", "postgresql:", "http://x", "jobs.db", "", "sqlite://host/x.db"])
 def test_a_broken_url_is_refused_when_the_object_is_made(url: str) -> None:
     """Before anything is opened or written."""
     with pytest.raises(ConfigError) as caught:

@@ -44,25 +44,29 @@ async def test_an_async_task_past_its_deadline_is_cancelled(hf: Holdfast) -> Non
 
 
 async def test_the_slot_of_a_cancelled_run_serves_the_next_job(hf: Holdfast) -> None:
-    """Also one that uses timeouts of its own: nothing of the cancellation is left in the slot."""
+    """Also one that uses a task group of its own, which cancels the slot's task for itself."""
 
     @hf.task(timeout=0.05, max_attempts=1)
     async def hang() -> None:
         await asyncio.Event().wait()
 
     @hf.task
-    async def own_timeout() -> str:
+    async def own_group() -> str:
+        async def fail() -> None:
+            raise ValueError("in the group")
+
         try:
-            async with asyncio.timeout(0.01):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(fail())
                 await asyncio.Event().wait()
-        except TimeoutError:
-            return "its own"
+        except ExceptionGroup:
+            return "its own error"
         return "none"
 
     await hang.enqueue()
-    job = await own_timeout.enqueue()
+    job = await own_group.enqueue()
     await drain(hf, concurrency=1)
-    assert await job.result(timeout=0) == "its own"
+    assert await job.result(timeout=0) == "its own error"
 
 
 async def test_expected_times_the_sla_factor_is_a_deadline_too(hf: Holdfast) -> None:
@@ -293,7 +297,7 @@ async def test_a_run_that_lost_its_lease_is_told_and_stopped(hf_at: Holdfast, cl
 
 async def test_jobs_claimed_ahead_do_not_wait_behind_a_long_one(hf: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that claimed ahead gives back what its slots cannot start; a neighbour runs it, and it is not claimed again."""
-    monkeypatch.setattr("holdfast.processes.worker.WAITING_SECONDS_MAX", 0.1)
+    monkeypatch.setattr("holdfast.processes.slots.WAITING_SECONDS_MAX", 0.1)
     go = asyncio.Event()
     ran: list[int] = []
 
@@ -320,3 +324,26 @@ async def test_jobs_claimed_ahead_do_not_wait_behind_a_long_one(hf: Holdfast, mo
         assert {(await hf.get(job.id)).attempt for job in behind[::20]} == {1}
         go.set()
         await ends(hf, slow)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_blocked_loop_gives_back_what_it_claimed_ahead(hf: Holdfast) -> None:
+    """Jobs that wait behind a blocked loop were never started: the heart returns them too."""
+    go, stuck = threading.Event(), threading.Event()
+
+    @hf.task
+    async def quick() -> None: ...
+
+    @hf.task(timeout=0.1, max_attempts=1)
+    async def block() -> None:
+        go.wait(20)
+
+    await hf.enqueue_many([quick.job() for _ in range(1000)])
+    await block.enqueue()
+    behind = await hf.enqueue_many([quick.job() for _ in range(100)])
+    thread = in_a_thread(hf.worker(on_stuck=stuck.set, concurrency=1))
+    await until(stuck.is_set)
+    states = {(job.state, job.attempt) for job in [await hf.get(job.id) for job in behind]}
+    go.set()
+    await until(lambda: not thread.is_alive())
+    assert states == {(State.QUEUED, 0)}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, State, current
+from holdfast.store.protocol import Departure, Leaving
 from tests.cases.steps import comes_to, ends
 from tests.support.waiting import until
 
@@ -203,7 +204,7 @@ async def test_a_thread_that_lost_its_lease_does_not_take_the_next_jobs_thread(h
 
     @hf.task(backoff=(600,))
     def stuck() -> None:
-        go.wait(20)
+        go.wait(60)
 
     @hf.task
     def quick() -> str:
@@ -213,11 +214,11 @@ async def test_a_thread_that_lost_its_lease_does_not_take_the_next_jobs_thread(h
     worker = hf.worker(concurrency=1)
     life = asyncio.create_task(worker.run())
     running = await comes_to(hf, job, State.RUNNING)
-    from holdfast.store.protocol import Departure, Leaving
-
     await hf.store.job_leave_if_leased([Departure(id=job.id, run_id=running.run_id, how=Leaving.RETRY, delay=600)])
     worker._heart.beat_soon()
-    assert (await ends(hf, await quick.enqueue())).output == "ran"
-    go.set()
+    try:
+        assert (await ends(hf, await quick.enqueue())).output == "ran"
+    finally:
+        go.set()
     worker.stop()
     await asyncio.wait_for(life, 10)

@@ -128,23 +128,16 @@ async def of_django(url: str) -> AsyncIterator[Any]:
             "PORT": parts.get("port", ""),
             "PASSWORD": parts.get("password", ""),
         }
-    handler = ConnectionHandler({"default": database})
-    connection = handler["default"]
-    try:
-        with _atomic(connection):
-            yield connection
-    finally:
-        connection.close()
-
-
-@contextlib.contextmanager
-def _atomic(connection: Any) -> Any:
-    """`transaction.atomic()` for a connection that is not one of the process-wide aliases."""
+    connection = ConnectionHandler({"default": database})["default"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")  # Django's sync connection, used by an async test
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")  # a sync connection in an async test
+        # What atomic() asks for the process-wide alias; these connections belong to the test.
         patch.setattr(django_transaction, "get_connection", lambda using=None: connection)
-        with django_transaction.atomic():
-            yield
+        try:
+            with django_transaction.atomic():
+                yield connection
+        finally:
+            connection.close()
 
 
 @contextlib.asynccontextmanager
@@ -182,23 +175,27 @@ SQLITE: dict[str, Open] = {
 LIBRARIES = [*(("postgres", name) for name in POSTGRES), *(("sqlite", name) for name in SQLITE)]
 
 
-@pytest.fixture(params=LIBRARIES, ids=lambda param: f"{param[0]}-{param[1]}")
-def library(request: pytest.FixtureRequest) -> tuple[str, Callable[[], AbstractAsyncContextManager[Any]]]:
-    """The URL of a fresh database, and how the library opens a transaction on it."""
-    kind, name = request.param
-    url = request.getfixturevalue(f"{kind}_url")
-    opened = (POSTGRES if kind == "postgres" else SQLITE)[name]
-    return url, lambda: opened(url)
+Library = tuple[str, Callable[[], AbstractAsyncContextManager[Any]]]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test that takes a `library` runs with each of them, on the database it speaks to."""
+    if "library" in metafunc.fixturenames:
+        metafunc.parametrize(("store_kind", "library_name"), LIBRARIES)
 
 
 @pytest.fixture
-async def shop(library: tuple[str, Callable[[], AbstractAsyncContextManager[Any]]]) -> AsyncIterator[Holdfast]:
+def library(database_url: str, store_kind: str, library_name: str) -> Library:
+    """The URL of a fresh database, and how the library opens a transaction on it."""
+    opened = (POSTGRES if store_kind == "postgres" else SQLITE)[library_name]
+    return database_url, lambda: opened(database_url)
+
+
+@pytest.fixture
+async def shop(library: Library) -> AsyncIterator[Holdfast]:
     hf = Holdfast(library[0])
     yield hf
     await hf.aclose()
-
-
-Library = tuple[str, Callable[[], AbstractAsyncContextManager[Any]]]
 
 
 async def test_a_committed_transaction_leaves_a_job_that_runs(shop: Holdfast, library: Library) -> None:

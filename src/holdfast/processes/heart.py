@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from holdfast.errors import StorageError
-from holdfast.finish import DeadlineExceeded, departure_of
+from holdfast.finish import DeadlineExceeded, departure_of, release_of
 from holdfast.run import Attempt, Interrupt
 from holdfast.settings import Settings
-from holdfast.store.protocol import Beat, Claimed, Departure, Held, Leaving, Store, WorkerRow
+from holdfast.store.protocol import Beat, Claimed, Held, Store, WorkerRow
 
 log = logging.getLogger("holdfast")
 
@@ -166,7 +166,7 @@ class Heart:
             return
         others = list(self._body.running.values())
         jobs = [attempt.claimed for attempt in others] + self._body.take_back_waiting()
-        departures = [Departure(id=job.id, run_id=job.run_id, how=Leaving.RELEASE, keep_attempt=False) for job in jobs]
+        departures = [release_of(job) for job in jobs]
         try:
             if departures:
                 await self._body.store.job_leave_if_leased(departures)

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.context import Platform
 from holdfast.errors import StorageError, StorageUnavailable
-from holdfast.finish import Finisher
+from holdfast.finish import Finisher, release_of
 from holdfast.ids import new_worker_id
 from holdfast.processes.claimer import Claimer
 from holdfast.processes.heart import Heart
@@ -28,7 +28,7 @@ from holdfast.processes.threads import TaskThreads
 from holdfast.run import Attempt, Interrupt, run_attempt
 from holdfast.runlog import RunLogs
 from holdfast.settings import Settings
-from holdfast.store.protocol import TENANT_MARK, Beat, Claimed, Completion, Departure, Held, Leaving, Store, WorkerRow
+from holdfast.store.protocol import TENANT_MARK, Beat, Claimed, Completion, Held, Store, WorkerRow
 from holdfast.task import Task
 from holdfast.version import VERSION
 
@@ -39,8 +39,6 @@ SHORT_LEASE_SECONDS = 5.0
 """A lease that could end before the heart's next look."""
 LET_GO_SECONDS = 5.0
 """How long a run that is told to stop may take before the worker leaves without it."""
-WAITING_SECONDS_MAX = 1.0
-"""A job that was claimed ahead and sees no job end for this long is given back."""
 
 
 class WorkerEnd(msgspec.Struct):
@@ -87,7 +85,6 @@ class Worker:
         self._done_jobs = 0
         self._threads = TaskThreads(concurrency)
         self._cancel_look: asyncio.TimerHandle | None = None
-        self._look_at_waiting: asyncio.TimerHandle | None = None
         self._run_ended = asyncio.Event()
         self._ended = asyncio.Event()
         self._claimer = Claimer(
@@ -106,7 +103,7 @@ class Worker:
         self.loop = asyncio.get_running_loop()
         self.run_logs = RunLogs(self.store)
         self._finisher = Finisher(self.store, self._settled)
-        self._slots = Slots(self._concurrency, self._run_one)
+        self._slots = Slots(self._concurrency, self._run_one, self._slots_are_slow)
         self._heart = Heart(self)
         helpers = [asyncio.create_task(self._finisher.run()), asyncio.create_task(self.run_logs.run())]
         if self._reap:
@@ -186,7 +183,6 @@ class Worker:
 
     def offer(self, jobs: list[Claimed]) -> None:
         self._slots.offer(jobs)
-        self._watch_what_waits()
 
     def give_back_unknown(self, leases: list[Beat]) -> None:
         """Such jobs need not wait for their lease to end."""
@@ -197,17 +193,9 @@ class Worker:
         self._draining = draining
         await self.store.worker_save(self.row())
 
-    def _watch_what_waits(self) -> None:
-        """Jobs are claimed ahead because jobs were short. If all slots now hold long ones, others should have them."""
-        if self._slots.waiting and self._look_at_waiting is None:
-            self._look_at_waiting = self.loop.call_later(WAITING_SECONDS_MAX, self._give_back_what_waits, self._done_jobs)
-
-    def _give_back_what_waits(self, done_jobs: int) -> None:
-        self._look_at_waiting = None
-        if self._done_jobs == done_jobs:
-            self._claimer.pace.stalled()
-            self._give_back(self._slots.take_back())
-        self._watch_what_waits()
+    def _slots_are_slow(self, waiting: list[Claimed]) -> None:
+        self._claimer.pace.stalled()
+        self._give_back(waiting)
 
     # -- one job -------------------------------------------------------------------------------------------------------
 
@@ -237,12 +225,8 @@ class Worker:
     def _settled(self, run_id: str, accepted: bool) -> None:
         attempt = self.running.pop(run_id, None)
         if attempt is not None and not accepted and not attempt.completed_in_tx:
-            log.warning(
-                "Job %s (%s) was taken from this worker; what its run %s did is not recorded.",
-                attempt.claimed.id,
-                attempt.claimed.task,
-                run_id,
-            )
+            claimed = attempt.claimed
+            log.warning("Job %s (%s) was taken from this worker; what its run did is lost.", claimed.id, claimed.task)
         if attempt is not None:
             self._claimer.freed(attempt.claimed.queue, attempt.claimed.tenant)
         if not self.running:
@@ -356,4 +340,4 @@ class Worker:
 
     def _give_back(self, jobs: Sequence[Claimed | Beat]) -> None:
         for job in jobs:
-            self._finisher.leave(Departure(id=job.id, run_id=job.run_id, how=Leaving.RELEASE, keep_attempt=False))
+            self._finisher.leave(release_of(job))
