@@ -215,7 +215,7 @@ async def test_whoever_stopped_hears_no_more(store: Store, heard: Heard) -> None
 
 
 async def test_a_lost_connection_is_mended_and_told(postgres_url: str) -> None:
-    """PostgreSQL only, SQLite has none to lose: the loss is told, so that workers poll, and the listener comes back by itself."""
+    """PostgreSQL only, SQLite has none to lose: the loss is told, so that workers poll, and it comes back by itself."""
     store, heard = open_store("postgres", postgres_url), Heard()
     try:
         await store.listen(heard)
