@@ -44,7 +44,7 @@ class Holdfast:
         """By name, and by every alias."""
         self.extensions: dict[str, Extension] = {}
         self.task = TaskMaker(self, self._add_task)
-        self._door = Door(self.store, self.settings)
+        self._door = Door(self)
         self.tenants = Tenants(self)
         self.plans = Plans(self)
         self.queues = Queues(self)

@@ -6,7 +6,7 @@ The same plan is executed by our own connection or, with `tx=`, by the caller's,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -24,16 +24,27 @@ def plan(specs: Sequence[JobSpec[Any]], settings: Settings) -> list[NewJob]:
     return [_new_job(spec, settings) for spec in specs]
 
 
-class Door:
-    """Where jobs come in: one store, its settings, and what is known of the tenants' backlogs."""
+class Platform(Protocol):
+    @property
+    def store(self) -> Store: ...
 
-    def __init__(self, store: Store, settings: Settings) -> None:
-        self._store = store
-        self._settings = settings
+    @property
+    def settings(self) -> Settings: ...
+
+
+class Door:
+    """Where jobs come in, and what is known there of the tenants' backlogs."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
         self._depth = DepthGuard()
 
+    @property
+    def _store(self) -> Store:
+        return self._platform.store
+
     async def enqueue(self, specs: Sequence[JobSpec[Any]], tx: object) -> list[Job[Any]]:
-        jobs = plan(specs, self._settings)
+        jobs = plan(specs, self._platform.settings)
         if not jobs:
             return []
         if tx is None and len(jobs) > 1 and any(spec.options.on_duplicate == "raise" for spec in specs):
@@ -60,7 +71,7 @@ class Door:
         caller = _caller_for(self._store, tx)
         if caller.is_async:
             raise InvalidOption("enqueue_sync cannot use an async connection; await enqueue(...) instead.")
-        jobs = plan(specs, self._settings)
+        jobs = plan(specs, self._platform.settings)
         if not jobs:
             return []
         unknown = self._depth.unknown(job.tenant for job in jobs)

@@ -58,6 +58,7 @@ async def test_different_keys_and_different_tenants_do_not_wait_for_each_other(h
             gate.set()
         await gate.wait()
 
+    await hf.tenants.set("one", plan="starter")
     jobs = [
         await post.options(order="a", tenant="one").enqueue(),
         await post.options(order="a", tenant="two").enqueue(),

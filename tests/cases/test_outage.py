@@ -10,7 +10,7 @@ import pytest
 from holdfast import Holdfast, State, current
 from holdfast.clock import ManualClock
 from holdfast.errors import StorageError, StorageUnavailable
-from holdfast.processes import worker as worker_module
+from holdfast.processes import claimer as claimer_module
 from tests.cases.away import Outage
 from tests.cases.steps import comes_to, drain, ends, jobs_stored, lines, messages, working
 from tests.support.waiting import until
@@ -75,7 +75,7 @@ async def test_database_away_at_claim_is_tried_again_until_it_is_back(hf: Holdfa
 @pytest.mark.case("I16", "I20")
 async def test_an_idle_exit_worker_leaves_when_the_database_stays_away(hf: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
     """After its time without a database it ends by itself, so that its machine stops; the job is still queued."""
-    monkeypatch.setattr(worker_module, "DATABASE_AWAY_SECONDS", 0.3)
+    monkeypatch.setattr(claimer_module, "DATABASE_AWAY_SECONDS", 0.3)
     outage = Outage(hf)
 
     @hf.task
@@ -91,7 +91,7 @@ async def test_an_idle_exit_worker_leaves_when_the_database_stays_away(hf: Holdf
 @pytest.mark.case("I16")
 async def test_a_worker_without_idle_exit_waits_for_its_database(hf: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is somebody else's decision to end it."""
-    monkeypatch.setattr(worker_module, "DATABASE_AWAY_SECONDS", 0.0)
+    monkeypatch.setattr(claimer_module, "DATABASE_AWAY_SECONDS", 0.0)
     outage = Outage(hf)
 
     @hf.task

@@ -18,8 +18,8 @@ from tests.support.waiting import until
 GIVES_UP_SOON = """
 import sys
 from holdfast.cli import main
-from holdfast.processes import worker
-worker.DATABASE_AWAY_SECONDS = 0.5
+from holdfast.processes import claimer
+claimer.DATABASE_AWAY_SECONDS = 0.5
 sys.exit(main())
 """
 """A worker process for which half a second without a database is what a minute is for others."""
