@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -45,12 +44,13 @@ class Connections:
     def __init__(self, url: str, shown: str) -> None:
         self.url = url
         self.shown = shown
-        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncpg.Pool[Any]] = weakref.WeakKeyDictionary()
+        self._pools: dict[asyncio.AbstractEventLoop, asyncpg.Pool[Any]] = {}
 
     def _pool(self) -> asyncpg.Pool[Any]:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
+            self._forget_closed_loops()
             pool = self._pools[loop] = asyncpg.create_pool(
                 self.url,
                 min_size=0,
@@ -61,6 +61,12 @@ class Connections:
                 server_settings=_SESSION,
             )
         return pool
+
+    def _forget_closed_loops(self) -> None:
+        """A program may call asyncio.run() again and again without closing us: each loop would leave a pool behind."""
+        for loop in [loop for loop in self._pools if loop.is_closed()]:
+            with suppress(RuntimeError):  # its connections die with their sockets, the loop can no longer help
+                self._pools.pop(loop).terminate()
 
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[Connection]:
