@@ -133,3 +133,15 @@ async def segfault() -> None:
 @hf.task(max_attempts=1, isolate=True)
 def segfault_isolated() -> None:
     ctypes.string_at(0)
+
+
+@hf.task(backoff=AT_ONCE)
+async def sync_rows(names: list[str]) -> int:
+    """Replaces what is in the table `synced`; the first attempt's process dies half-way."""
+    async with hf.transaction() as tx:
+        await tx.execute("DELETE FROM synced")
+        for place, name in enumerate(names):
+            await tx.execute("INSERT INTO synced (name) VALUES ($1)", name)
+            if current().attempt == 1 and place == len(names) // 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+    return len(names)

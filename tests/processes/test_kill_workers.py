@@ -117,3 +117,20 @@ async def test_no_job_is_lost_or_completed_twice_while_workers_are_killed_at_ran
     await scene.all_ended()
     await scene.assert_all_done_once([job.id for job in jobs])
     assert len(scene.marks("started")) > len(jobs), "the kills hit no running job"
+
+
+@pytest.mark.case("L5")
+@pytest.mark.usefixtures("short_lease")
+async def test_a_worker_killed_half_way_through_a_sync_leaves_no_trace_of_it(scene: Scene) -> None:
+    """As far as there is no extraction: a task that writes in one transaction of ours ends with exactly the right rows."""
+    async with scene.hf.transaction() as tx:
+        await tx.execute("CREATE TABLE synced (name VARCHAR(20) PRIMARY KEY)")
+        await tx.execute("INSERT INTO synced (name) VALUES ($1)", "stale")
+    names = [f"dependency {number}" for number in range(20)]
+    job = await scene.tasks.sync_rows.enqueue(names)
+    scene.worker("--processes", "2")
+    assert await job.result(timeout=30) == len(names)
+    async with scene.hf.transaction() as tx:
+        found = [row["name"] for row in await tx.fetch("SELECT name FROM synced")]
+    assert sorted(found) == sorted(names)
+    assert [run.outcome for run in await scene.hf.runs(job.id)] == ["completed", "lost"]
