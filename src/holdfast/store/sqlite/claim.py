@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -122,8 +121,8 @@ def _way_round(session: Session, asked: Question, turn: Turn) -> list[str]:
 def _lanes_after(session: Session, queue: str, after: str | None, most: int) -> list[str]:
     if most < 1:
         return []
-    bounds: dict[str, Any] = {"after": "", "but": None} if after is None else {"after": after, "but": after}
-    return [row["tenant"] for row in session.all("lanes_after", queue=queue, most=most, **bounds)]
+    beginning = -1 if after is None else after
+    return [row["tenant"] for row in session.all("lanes_after", queue=queue, most=most, after=beginning)]
 
 
 def _lanes(session: Session, tenants: list[str]) -> list[Lane]:

@@ -1,10 +1,10 @@
 -- name: lanes_after
--- The next distinct tenants with claimable work in a queue, beginning after :after (null: at the beginning; jobs without a
--- tenant are the tenant ''). One index probe each, however long their backlogs are.
+-- The next distinct tenants with claimable work in a queue, beginning after :after (a number: at the beginning, since
+-- every text is greater; jobs without a tenant are the tenant ''). One index probe each, however long their backlogs are.
 WITH RECURSIVE hop (tenant, hops) AS (
     SELECT (
         SELECT coalesce(tenant, '') FROM holdfast_jobs
-        WHERE queue = :queue AND state = 'queued' AND hold IS NULL AND coalesce(tenant, '') >= :after AND coalesce(tenant, '') IS NOT :but
+        WHERE queue = :queue AND state = 'queued' AND hold IS NULL AND coalesce(tenant, '') > :after
         ORDER BY coalesce(tenant, '') LIMIT 1), 1
     UNION ALL
     SELECT (
