@@ -162,6 +162,25 @@ class Run(msgspec.Struct, kw_only=True):
     finished_at: datetime | None = None
 
 
+def current_run_of(job: Job[Any]) -> Run | None:
+    """The newest run lives on the job's row. A job that waits, or was cancelled while it waited, has nobody's name on it."""
+    if job.locked_by is None:
+        return None
+    return Run(
+        run_no=job.run_no,
+        run_id=job.run_id,
+        attempt=job.attempt,
+        outcome=job.state.value,
+        worker=job.locked_by,
+        machine_id=job.machine_id,
+        stage=job.stage,
+        error_code=job.error_code,
+        error_message=job.error_message,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+    )
+
+
 class Event(msgspec.Struct, kw_only=True):
     """Something unusual that happened to a job: a good job has none."""
 

@@ -23,25 +23,6 @@ def job_of(row: Any) -> Job[Any]:
     return Job(**fields)
 
 
-def current_run_of(job: Job[Any]) -> Run | None:
-    """The newest run lives on the job's row, unless the job is waiting for its next one."""
-    if job.state is State.QUEUED or job.locked_by is None:
-        return None
-    return Run(
-        run_no=job.run_no,
-        run_id=job.run_id,
-        attempt=job.attempt,
-        outcome=job.state.value,
-        worker=job.locked_by,
-        machine_id=job.machine_id,
-        stage=job.stage,
-        error_code=job.error_code,
-        error_message=job.error_message,
-        started_at=job.started_at,
-        finished_at=job.finished_at,
-    )
-
-
 def run_of(row: Any) -> Run:
     return Run(**dict(row))
 

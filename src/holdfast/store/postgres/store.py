@@ -13,7 +13,7 @@ import msgspec
 from holdfast.clock import DatabaseClock
 from holdfast.errors import JobNotFound, StorageError
 from holdfast.ids import first_job_id_at, is_uuid
-from holdfast.job import Event, Job, LogLine, Run, State
+from holdfast.job import Event, Job, LogLine, Run, State, current_run_of
 from holdfast.store.outcomes import cancel_conflict, retry_conflict
 from holdfast.store.postgres import migrate, rows
 from holdfast.store.postgres.connections import Connection, Connections, breaks_constraint
@@ -290,7 +290,7 @@ class PostgresStore(TenantVerbs):
     async def run_list(self, job_id: str) -> list[Run]:
         job = await self.job_get(job_id)
         older = [rows.run_of(row) for row in await self._fetch("run_list", job_id)]
-        newest = rows.current_run_of(job)
+        newest = current_run_of(job)
         return [newest, *(run for run in older if run.run_no != newest.run_no)] if newest else older
 
     async def event_list(self, job_id: str) -> list[Event]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.errors import JobNotFound
-from holdfast.job import Event, Job, LogLine, Run, State
+from holdfast.job import Event, Job, LogLine, Run, State, current_run_of
 from holdfast.store.protocol import Beat, JobFilter
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.session import STATEMENTS, Session
@@ -72,7 +72,7 @@ def unserved(session: Session, older_than: float, limit: int) -> list[tuple[str,
 
 
 def runs(session: Session, job_id: str) -> list[Run]:
-    newest = rows.current_run_of(job(session, job_id))
+    newest = current_run_of(job(session, job_id))
     older = [rows.run_of(row) for row in session.all("run_list", job_id=job_id)]
     return [newest, *older] if newest else older
 

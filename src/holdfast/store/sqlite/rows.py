@@ -61,25 +61,6 @@ def job_of(row: sqlite3.Row) -> Job[Any]:
     )
 
 
-def current_run_of(job: Job[Any]) -> Run | None:
-    """The newest run lives on the job's row. A job that waits, or was cancelled while it waited, has nobody's name on it."""
-    if job.locked_by is None:
-        return None
-    return Run(
-        run_no=job.run_no,
-        run_id=job.run_id,
-        attempt=job.attempt,
-        outcome=job.state.value,
-        worker=job.locked_by,
-        machine_id=job.machine_id,
-        stage=job.stage,
-        error_code=job.error_code,
-        error_message=job.error_message,
-        started_at=job.started_at,
-        finished_at=job.finished_at,
-    )
-
-
 def run_of(row: sqlite3.Row) -> Run:
     times = {"started_at": time_of(row["started_at"]), "finished_at": time_of(row["finished_at"])}
     return Run(**{**dict(row), **times})
