@@ -123,6 +123,15 @@ class Processes:
             process.kill()
 
 
+def runs(pid: int) -> bool:
+    """Whether this process is there and no mere entry that waits to be collected."""
+    try:
+        line = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return line[line.rindex(")") + 2] not in "ZX"
+
+
 def _group_of(pid: int) -> int | None:
     try:
         return os.getpgid(pid)

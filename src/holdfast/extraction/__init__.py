@@ -1,0 +1,1 @@
+"""The extraction application: repository in; dependencies, vulnerabilities, findings and secrets out."""
