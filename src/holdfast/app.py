@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 import reprlib
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast import codec, prune
+from holdfast import codec, prune, reading
 from holdfast import reap as rescue
 from holdfast.clock import DatabaseClock
+from holdfast.console import guard_log
 from holdfast.enqueue import Door
 from holdfast.errors import ConfigError, InvalidOption, JobCancelled, JobFailed, JobNotFound, ResultTimeout, UnknownTask
 from holdfast.extension import Extension
+from holdfast.follow import Hubs, batches
 from holdfast.ids import is_uuid
 from holdfast.job import Event, Job, LogLine, Run, State
 from holdfast.portal import Portal
 from holdfast.processes.worker import Worker, WorkerEnd
+from holdfast.redact import add_pattern, redact
 from holdfast.settings import Settings, load_settings, parse_database_url
 from holdfast.store.protocol import JobFilter, Store, Transaction, WorkerRow
 from holdfast.task import NAME_CHARS_MAX, JobSpec, Task, TaskMaker
@@ -38,6 +41,9 @@ class Holdfast:
 
     def __init__(self, url: str | None = None, *, clock: DatabaseClock | None = None, **settings: Any) -> None:
         self.settings: Settings = load_settings(url, **settings)
+        guard_log()
+        for pattern in self.settings.redact:
+            add_pattern(pattern)
         self.clock = clock or DatabaseClock()
         self.store: Store = _open_store(self.settings, self.clock)
         self.tasks: dict[str, Task[..., Any]] = {}
@@ -48,6 +54,7 @@ class Holdfast:
         self.tenants = Tenants(self)
         self.plans = Plans(self)
         self.queues = Queues(self)
+        self._hubs = Hubs()
         self._portal = Portal()
         self._workers: set[Worker] = set()
 
@@ -96,6 +103,7 @@ class Holdfast:
         """Workers of this object are stopped first, with their grace period."""
         for worker in list(self._workers):
             await worker.stop_and_wait()
+        await self._hubs.close_here()
         await self.store.close()
         if self._portal.started:
             await asyncio.to_thread(self._close_portal)
@@ -108,6 +116,7 @@ class Holdfast:
         if self._portal.started:
             for worker in list(self._workers):
                 self._portal.call(worker.stop_and_wait())
+            self._portal.call(self._hubs.close_here())
             self._portal.call(self.store.close())
             self._portal.close()
 
@@ -159,11 +168,42 @@ class Holdfast:
         """Every attempt, newest first."""
         return await self.store.run_list(_known_form(job_id))
 
-    async def events(self, job_id: str) -> list[Event]:
-        return await self.store.event_list(job_id) if is_uuid(job_id) else []
+    async def events(
+        self, job_id: str | None = None, *, tenant: str | None = None, before: int | None = None, limit: int = 50
+    ) -> list[Event]:
+        """All of one job, oldest first; without a job those of a tenant or of everybody, newest first and by pages, where
+        `before` is the id of the last one seen."""
+        if job_id is not None:
+            if tenant is not None or before is not None:
+                raise InvalidOption("events takes a job, or a tenant and pages; not both")
+            return await reading.events_of_job(self.store, job_id)
+        return await reading.events(self.store, tenant, before, limit)
 
-    async def logs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[LogLine]:
-        return await self.store.log_read(run_id, after=after, limit=limit) if is_uuid(run_id) else []
+    async def logs(
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        levels: Sequence[str] = (),
+        step: str | None = None,
+        search: str | None = None,
+        newest: bool = False,
+        limit: int = 1000,
+    ) -> list[LogLine]:
+        """Lines of one run by number: the first `limit` that match, or with `newest` the last ones. `after` and `before` are
+        numbers, `search` is plain text in whatever case."""
+        where = reading.log_filter(after=after, before=before, levels=levels, step=step, search=search)
+        return await reading.logs(self.store, run_id, where, newest, limit)
+
+    async def follow(self, job_id: str, *, run_no: int | None = None, after: int = 0) -> AsyncGenerator[LogLine, None]:
+        """Lines as they are written: of one run until its end, or of the newest run and all later ones until the job ends.
+        `after` is the number of the last line seen, so that a reader who comes back misses none and sees none twice."""
+        start = reading.log_filter(after=after).after
+        async with aclosing(batches(self._hubs, self.store, _known_form(job_id), run_no, start)) as found:
+            async for lines in found:
+                for line in lines:
+                    yield line
 
     async def why(self, job_id: str) -> Why:
         """What holds this job, in one sentence."""
@@ -287,6 +327,24 @@ class Holdfast:
     def wait_for_result_sync(self, job_id: str, *, timeout: float | None = None) -> Any:
         return self.call_sync(self.wait_for_result(job_id, timeout=timeout))
 
+    def events_sync(self, job_id: str | None = None, **where: Any) -> list[Event]:
+        return self.call_sync(self.events(job_id, **where))
+
+    def logs_sync(self, run_id: str, **where: Any) -> list[LogLine]:
+        return self.call_sync(self.logs(run_id, **where))
+
+    def follow_sync(self, job_id: str, *, run_no: int | None = None, after: int = 0) -> Iterator[LogLine]:
+        lines = self.follow(job_id, run_no=run_no, after=after)
+
+        async def next_line() -> LogLine | None:
+            return await anext(lines, None)
+
+        try:
+            while (line := self.call_sync(next_line())) is not None:
+                yield line
+        finally:
+            self.call_sync(lines.aclose())
+
     def run_worker_sync(
         self, *, queues: Sequence[str] | None = None, concurrency: int = 10, exit_when_idle: float | None = None
     ) -> WorkerEnd:
@@ -317,7 +375,7 @@ def _known_form(job_id: str) -> str:
 
 
 def _person(by: str | None) -> str | None:
-    return _text("by", by)
+    return None if by is None else redact(_text("by", by) or "")
 
 
 def _text(name: str, value: str | None) -> str | None:

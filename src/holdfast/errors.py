@@ -66,6 +66,10 @@ class JobNotFound(HoldfastError):
     code = "job_not_found"
 
 
+class RunNotFound(HoldfastError):
+    code = "run_not_found"
+
+
 class JobConflict(HoldfastError):
     """The job is in a state that does not allow this; `code` says which (`already_completed`, `job_running`, …)."""
 
@@ -92,6 +96,12 @@ class JobCancelled(HoldfastError):
 
 class ResultTimeout(HoldfastError, TimeoutError):
     code = "result_timeout"
+
+
+class ResultTooLarge(HoldfastError):
+    """What a step or `current().complete` is to keep takes more bytes than a result may."""
+
+    code = "result_too_large"
 
 
 class LeaseLost(HoldfastError):

@@ -11,9 +11,18 @@ import reprlib
 from collections.abc import Callable
 
 from holdfast import codec
-from holdfast.errors import Abort, HoldfastError, InvalidOption, JobCancelled, RetryLater, Snooze, StorageUnavailable
+from holdfast.errors import (
+    Abort,
+    HoldfastError,
+    InvalidOption,
+    JobCancelled,
+    ResultTooLarge,
+    RetryLater,
+    Snooze,
+    StorageUnavailable,
+)
 from holdfast.redact import redact
-from holdfast.runlog import shown, storable
+from holdfast.logtext import shown, storable
 from holdfast.settings import Settings
 from holdfast.store.protocol import Beat, Claimed, Completion, Departure, Leaving, Store
 from holdfast.task import TaskSpec, retry_delay
@@ -82,7 +91,7 @@ def _meaning_of(error: BaseException, claimed: Claimed, task: TaskSpec, settings
             return _again(claimed, error.code, error, delay)
     if isinstance(error, ArgumentsUnfit):
         return _leave(claimed, Leaving.FAIL, "args_invalid", error, keep_attempt=False)
-    if isinstance(error, (Abort, ResultUnusable)):
+    if isinstance(error, (Abort, ResultUnusable, ResultTooLarge)):
         return _leave(claimed, Leaving.FAIL, error.code, error)
     if isinstance(error, task.permanent):
         return _leave(claimed, Leaving.FAIL, _code_of(error), error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import threading
 import time
 import traceback
 import types
@@ -12,17 +13,21 @@ from collections.abc import Callable, Coroutine, Generator
 from enum import StrEnum
 from typing import Any, Protocol
 
-from holdfast import codec
+from holdfast import capture, codec
 from holdfast.context import CurrentRun, Platform, current_run
 from holdfast.errors import Abort, HoldfastError, InvalidArguments, JobCancelled, RetryLater
 from holdfast.finish import ArgumentsUnfit, DeadlineExceeded, ResultUnusable, departure_of, one_line, release_of
-from holdfast.redact import redact
-from holdfast.runlog import RunBuffer, RunLogs
+from holdfast.logdesk import RunBuffer
+from holdfast.logtext import Said
+from holdfast.outputlines import LineSplitter
+from holdfast.redact import redact, redact_json
+from holdfast.runlog import RunLogs
 from holdfast.settings import Settings
 from holdfast.store.protocol import Claimed, Completion, Departure, Leaving
 from holdfast.task import Task
 
 TRACEBACK_CHARS_MAX = 20_000
+_opening = threading.Lock()
 _HERE = os.path.dirname(__file__)
 _AROUND_THE_TASK = (__file__, os.path.join(_HERE, "processes", ""), os.path.dirname(asyncio.__file__))
 
@@ -43,7 +48,7 @@ class Logging(Protocol):
     def claimed(self) -> Claimed: ...
 
     @property
-    def log(self) -> Callable[..., None]: ...
+    def note(self) -> Callable[..., None]: ...
 
 
 class Host(Protocol):
@@ -61,7 +66,7 @@ class Attempt:
     """One run in this worker: the way between the task's code (as its Link) and the worker's parts."""
 
     __slots__ = (
-        "buffer", "cancelled", "cancelled_by", "claimed", "completed_in_tx", "ended", "host", "interrupted", "run",
+        "buffer", "cancelled", "cancelled_by", "claimed", "completed_in_tx", "ended", "host", "interrupted", "prints", "run",
         "slot", "started", "task", "tell_child", "timer",
     )  # fmt: skip
 
@@ -71,6 +76,7 @@ class Attempt:
         self.claimed = claimed
         self.run = CurrentRun(claimed, self, host.platform)
         self.buffer: RunBuffer | None = None
+        self.prints: dict[str, LineSplitter] = {}
         self.cancelled = False
         self.cancelled_by: str | None = None
         self.completed_in_tx = False
@@ -91,19 +97,52 @@ class Attempt:
         duration_ms: float | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        buffer = self._buffer()
-        buffer.add(level, message, step, duration_ms, metadata or {})
-        self.host.run_logs.touched(buffer)
+        (self.buffer or self._open_log()).add(level, message, step, duration_ms, metadata)
+
+    def note(self, level: str, message: str, metadata: dict[str, Any] | None = None) -> None:
+        """A line of Holdfast's own, kept whatever the task's own lines came to."""
+        (self.buffer or self._open_log()).note(level, message, metadata)
+
+    def relay(self, line: Said, *, ours: bool = False) -> None:
+        """A line from the run's own process."""
+        (self.buffer or self._open_log()).put(line, ours=ours)
 
     def progress(self, fraction: float | None, stage: str | None) -> None:
-        buffer = self._buffer()
-        buffer.set_progress(fraction, stage)
-        self.host.run_logs.touched(buffer)
+        (self.buffer or self._open_log()).set_progress(fraction, stage)
 
-    def _buffer(self) -> RunBuffer:
-        if self.buffer is None:
-            self.buffer = RunBuffer(self.claimed.id, self.claimed.run_id, self.host.settings)
-        return self.buffer
+    def printed(self, stream: str, text: bytes | str) -> bool:
+        if "print" not in self.task.spec.capture:
+            return False
+        lines = self.prints.get(stream)
+        if lines is None:
+            lines = self.prints.setdefault(
+                stream, LineSplitter(lambda line: self.log("info", line, None, None, {"stream": stream}))
+            )
+        lines.feed(text)
+        return True
+
+    @property
+    def capture_level(self) -> int:
+        return capture.level_of(self.task.spec.capture)
+
+    async def log_has_room(self) -> None:
+        if self.buffer is not None:
+            await self.host.run_logs.room(self.buffer)
+
+    def _open_log(self) -> RunBuffer:
+        with _opening:  # the first lines may come from several threads
+            if self.buffer is None:
+                self.buffer = self.host.run_logs.open(self.claimed.id, self.claimed.run_id)
+            return self.buffer
+
+    def end_prints(self) -> None:
+        """What was begun without a line end, before anything else is said."""
+        for lines in self.prints.values():
+            lines.end()
+
+    async def close_log(self) -> None:
+        if self.buffer is not None:
+            await self.host.run_logs.close(self.buffer)
 
     # -- the worker speaks
 
@@ -151,8 +190,7 @@ async def run_attempt(attempt: Attempt) -> Completion | Departure | None:
         attempt.timer.cancel()
     while attempt.slot is not None and attempt.slot.cancelling():
         attempt.slot.uncancel()
-    if attempt.buffer is not None:
-        await attempt.host.run_logs.close(attempt.buffer)
+    await attempt.close_log()
     return outcome
 
 
@@ -176,6 +214,14 @@ async def call(attempt: Attempt, arguments: dict[str, Any]) -> Any:
         return await attempt.host.call_isolated(attempt)
     context = contextvars.copy_context()
     context.run(current_run.set, attempt.run)
+    if "print" in task.spec.capture:
+        with capture.prints_watched(attempt.end_prints):
+            return await call_here(attempt, context, arguments)
+    return await call_here(attempt, context, arguments)
+
+
+async def call_here(attempt: Attempt, context: contextvars.Context, arguments: dict[str, Any]) -> Any:
+    task = attempt.task
     if task.is_async:
         return await in_context(context, task.fn(**arguments))
     return await attempt.host.call_in_thread(lambda: context.run(task.fn, **arguments))
@@ -214,7 +260,7 @@ def completion_of_value(claimed: Claimed, value: Any, settings: Settings) -> Com
         raise ResultUnusable(
             f"the result takes {len(data)} bytes and {most} are allowed; store it and return its key", "result_too_large"
         )
-    return Completion(claimed.id, claimed.run_id, data.decode(), claimed.order_key is not None)
+    return Completion(claimed.id, claimed.run_id, redact_json(data).decode(), claimed.order_key is not None)
 
 
 def outcome_of_error(attempt: Attempt, error: BaseException) -> Completion | Departure | None:
@@ -234,7 +280,7 @@ def outcome_of_error(attempt: Attempt, error: BaseException) -> Completion | Dep
         departure = departure_of(error, claimed, attempt.task.spec, attempt.host.settings, cancelled=attempt.cancelled)
         log_error(attempt, error, departure)
     if departure.how is Leaving.CANCEL:
-        attempt.log("warning", f"Cancelled by {attempt.cancelled_by or 'somebody'}")
+        attempt.note("warning", f"Cancelled by {attempt.cancelled_by or 'somebody'}")
     return departure
 
 
@@ -247,9 +293,9 @@ def log_error(attempt: Logging, error: BaseException, departure: Departure) -> N
     claimed = attempt.claimed
     failed = f"Attempt {claimed.attempt} of {claimed.max_attempts} failed: {departure.error_message}"
     if departure.how is Leaving.RETRY:
-        attempt.log("warning", f"{failed} - retrying in {departure.delay:.0f} s", None, None, details)
+        attempt.note("warning", f"{failed} - retrying in {departure.delay:.0f} s", details)
     else:
-        attempt.log("error", failed, None, None, details)
+        attempt.note("error", failed, details)
 
 
 def traceback_of(error: BaseException) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from holdfast.errors import ConfigError
-from holdfast.redact import redact
+from holdfast.redact import checked_pattern, redact
 
 _TEN_YEARS_SEC = 10 * 366 * 86_400.0
 _STAGE_FACTOR = re.compile(r"HOLDFAST_([A-Z0-9_]+)_SLA_FACTOR")
@@ -64,6 +64,7 @@ def _count(default: int, *env: str) -> Any:
 
 _FACTOR = _Rule(("HOLDFAST_SLA_FACTOR",), "a number above 0, for example 6", most=1_000_000.0, above_least=True)
 _DATABASE = _Rule(_also_bare("DATABASE_URL"), "a database URL")
+_PATTERNS = _Rule(("HOLDFAST_REDACT",), "a list of regular expressions (in the environment: one on each line)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,6 +97,8 @@ class Settings:
     log_line_bytes_max: int = _count(16_384, "HOLDFAST_LOG_LINE_BYTES_MAX")
     log_metadata_bytes_max: int = _count(65_536, "HOLDFAST_LOG_METADATA_BYTES_MAX")
     log_lines_max: int = _count(100_000, "HOLDFAST_LOG_LINES_MAX")
+    redact: tuple[str | re.Pattern[str], ...] = _setting((), _PATTERNS)
+    """What these match is redacted too, beside what Holdfast knows; in the whole process."""
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
 
     def origin(self, field: str) -> str:
@@ -162,6 +165,8 @@ def _from_environment(variable: str, rule: _Rule) -> Any:
     text = os.environ[variable].strip()
     if rule is _DATABASE:
         return _checked(variable, text, rule)
+    if rule is _PATTERNS:
+        return _checked(variable, text.splitlines(), rule)
     try:
         value: float = int(text) if rule.whole else float(text) * rule.env_scale
     except ValueError:
@@ -172,6 +177,8 @@ def _from_environment(variable: str, rule: _Rule) -> Any:
 def _checked(label: str, value: Any, rule: _Rule) -> Any:
     if rule is _DATABASE:
         return _checked_url(label, value)
+    if rule is _PATTERNS:
+        return _checked_patterns(label, value, rule)
     if value is None and rule.optional:
         return None
     wanted = int if rule.whole else (int, float)
@@ -191,6 +198,17 @@ def _checked_url(label: str, value: Any) -> str:
     except ConfigError as error:
         raise ConfigError(f"{label}: {error}") from None
     return value
+
+
+def _checked_patterns(label: str, value: Any, rule: _Rule) -> tuple[str | re.Pattern[str], ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(one, str | re.Pattern) for one in value):
+        raise ConfigError(_wrong(label, value, rule))
+    for pattern in value:
+        try:
+            checked_pattern(pattern)
+        except ConfigError as error:
+            raise ConfigError(f"{label}: {error}") from None
+    return tuple(value)
 
 
 def _wrong(label: str, value: object, rule: _Rule) -> str:

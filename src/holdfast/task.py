@@ -9,7 +9,7 @@ import random
 import reprlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
 import msgspec
 from msgspec.structs import asdict
@@ -51,6 +51,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     order_on_failure: Literal["skip", "block"] = "skip"
     noun: str | None = None
     expose: Literal["member", "admin", "owner"] | None = None
+    capture: tuple[str, ...] = ("logging",)
 
 
 class TaskOptions(TypedDict, total=False):
@@ -72,6 +73,7 @@ class TaskOptions(TypedDict, total=False):
     order_on_failure: Literal["skip", "block"]
     noun: str | None
     expose: Literal["member", "admin", "owner"] | None
+    capture: Sequence[Literal["logging", "debug", "print"]]
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,16 +235,14 @@ class AsyncTask(Task[P, R]):
     """A task made of an `async def`."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        coroutine: Coroutine[Any, Any, R] = self.fn(*args, **kwargs)
-        return coroutine
+        return cast(Coroutine[Any, Any, R], self.fn(*args, **kwargs))
 
 
 class SyncTask(Task[P, R]):
     """A task made of a plain function."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        value: R = self.fn(*args, **kwargs)
-        return value
+        return cast(R, self.fn(*args, **kwargs))
 
 
 class BoundTask(Generic[P, R]):
@@ -260,8 +260,7 @@ class BoundTask(Generic[P, R]):
         return self._spec(args, kwargs)
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        jobs = await self.task.app.enqueue_jobs([self._spec(args, kwargs)], self.tx)
-        return jobs[0]
+        return (await self.task.app.enqueue_jobs([self._spec(args, kwargs)], self.tx))[0]
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         return self.task.app.enqueue_jobs_sync([self._spec(args, kwargs)], self.tx)[0]
@@ -386,6 +385,7 @@ _TASK_CHECKS: dict[str, codec.Check] = {
     "permanent": codec.several(codec.exception_type, 0, PERMANENT_MAX),
     "order_on_failure": codec.one_of("skip", "block"),
     "expose": codec.one_of("member", "admin", "owner"),
+    "capture": codec.several(codec.one_of("logging", "debug", "print"), 0, 3),
 }
 _JOB_CHECKS: dict[str, codec.Check] = {
     **dict.fromkeys(("tenant", "project", "actor", "queue", "enqueued_by"), _name),

@@ -99,7 +99,19 @@ def plan_of(connection: psycopg.Connection, sql: str, mode: str = "force_generic
     return plan
 
 
-@pytest.mark.parametrize("function", ["job_claim_v2", "lease_extend_v1", "job_complete_v1", "job_leave_v1", "job_reap_v1"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        "job_claim_v2",
+        "lease_extend_v1",
+        "job_complete_v1",
+        "job_leave_v1",
+        "job_reap_v1",
+        "log_append_v1",
+        "log_read_v1",
+        "log_read_new_v1",
+    ],
+)
 def test_the_hot_functions_pin_their_plans(postgres: psycopg.Connection, function: str) -> None:
     """The plans shown below are those that are run, whatever the server's own settings are."""
     rows = postgres.execute("SELECT unnest(proconfig) FROM pg_proc WHERE proname = %s", [function])

@@ -11,7 +11,7 @@ import pytest
 from tests.support.source import PACKAGE, ROOT, imports_of, is_within, modules, parsed, text_files
 
 LAYERS: list[set[str]] = [
-    {"clock", "codec", "errors", "ids", "portal", "redact", "settings", "version"},
+    {"clock", "codec", "console", "errors", "ids", "portal", "redact", "settings", "version"},
     {"job", "task"},
     {"store"},
     {
@@ -25,6 +25,13 @@ LAYERS: list[set[str]] = [
         "reap",
         "prune",
         "runlog",
+        "logdesk",
+        "logtext",
+        "logwriter",
+        "outputlines",
+        "capture",
+        "follow",
+        "reading",
         "why",
         "limits",
         "schedule",

@@ -21,6 +21,7 @@ COMMANDS = (
     "doctor",
     "enqueue",
     "jobs",
+    "events",
     "tenants",
     "plans",
     "queues",

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.capture import watch_logging
 from holdfast.context import Platform
 from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.finish import Finisher, release_of
@@ -101,11 +102,13 @@ class Worker:
     async def run(self) -> WorkerEnd:
         """Until stopped or idle. Always leaves no job behind that it holds: each is finished or given back."""
         self.loop = asyncio.get_running_loop()
-        self.run_logs = RunLogs(self.store)
+        self.run_logs = RunLogs(self.store, self.settings)
         self._finisher = Finisher(self.store, self._settled)
         self._slots = Slots(self._concurrency, self._run_one, self._slots_are_slow)
         self._heart = Heart(self)
-        helpers = [asyncio.create_task(self._finisher.run()), asyncio.create_task(self.run_logs.run())]
+        if any(task.spec.capture for task in self._tasks.values()):
+            watch_logging()
+        helpers = [asyncio.create_task(self._finisher.run())]
         if self._reap:
             helpers.append(asyncio.create_task(self._reap_now_and_then()))
         unlisten = await self.store.listen(self._heard)
@@ -123,6 +126,7 @@ class Worker:
             self._heart.stop()
             await unlisten()
             await self._heart.stopped()
+            await self.run_logs.stop()
             with contextlib.suppress(StorageError):
                 await self.store.worker_remove(self.id)
             self._threads.close()

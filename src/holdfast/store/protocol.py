@@ -62,6 +62,8 @@ class Inserted(msgspec.Struct):
     run_id: str
     state: State
     created: bool
+    queue: str
+    priority: int
 
 
 class Claimed(msgspec.Struct):
@@ -264,6 +266,25 @@ class StepResult(msgspec.Struct):
     """JSON text."""
 
 
+class LogBatch(msgspec.Struct):
+    """What one run has to say."""
+
+    job_id: str
+    run_id: str
+    lines: Sequence[LogLine]
+
+
+class LogFilter(msgspec.Struct, kw_only=True, frozen=True):
+    """Every field that is set must match."""
+
+    after: int = 0
+    before: int | None = None
+    levels: tuple[str, ...] = ()
+    step: str | None = None
+    search: str | None = None
+    """Plain text anywhere in the message, whatever its case."""
+
+
 class CallerStatement(msgspec.Struct, frozen=True):
     """A statement to be run on the caller's own connection. It has exactly one parameter, written `$1`: JSON text."""
 
@@ -356,8 +377,9 @@ class Store(Protocol):
 
     async def progress_set_if_leased(self, job_id: str, run_id: str, progress: float | None, stage: str | None) -> bool: ...
 
-    async def log_append_if_leased(self, job_id: str, run_id: str, lines: Sequence[LogLine]) -> bool:
-        """Lines come with their numbers; a number that is there already is left alone (a repeated flush is harmless)."""
+    async def log_append_if_leased(self, batches: Sequence[LogBatch]) -> set[str]:
+        """The run ids whose lines were taken; the others have lost their lease. Lines come with their numbers; a number that is
+        there already is left alone (a repeated flush is harmless). Their times are moved to the database's clock."""
 
     async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool: ...
 
@@ -398,10 +420,20 @@ class Store(Protocol):
     async def run_list(self, job_id: str) -> list[Run]:
         """Every run, newest first, the current one included. Raises JobNotFound."""
 
-    async def event_list(self, job_id: str) -> list[Event]:
-        """Oldest first."""
+    async def run_open(self, runs: Sequence[tuple[str, str]]) -> set[str]:
+        """Of these (job id, run id): the run ids that may still get lines, because they are queued or running. A run that is
+        not open has its last line stored."""
 
-    async def log_read(self, run_id: str, *, after: int, limit: int) -> list[LogLine]: ...
+    async def event_list(
+        self, *, job_id: str | None = None, tenant: str | None = None, before: int | None = None, limit: int
+    ) -> list[Event]:
+        """Newest first, by id; `before` is the id of the last one seen. Neither job nor tenant: everybody's."""
+
+    async def log_read(self, run_id: str, where: LogFilter, *, limit: int, newest: bool = False) -> list[LogLine]:
+        """In the order of their numbers: the first `limit` that match, or the last ones."""
+
+    async def log_read_new(self, cursors: Sequence[tuple[str, int]], *, limit: int) -> list[LogLine]:
+        """Of each (run id, number), the first `limit` lines after that number; all in one round trip, by run and number."""
 
     # -- tenants, plans, queues
     async def tenant_set(
@@ -431,7 +463,8 @@ class Store(Protocol):
     async def tenant_running(self, tenant: str, limit: int) -> list[Job[Any]]:
         """Some of its running jobs, the oldest first."""
 
-    async def plan_set(self, plan: Plan) -> Plan: ...
+    async def plan_set(self, plan: Plan, *, by: str | None) -> Plan:
+        """Writes an event and wakes workers."""
 
     async def plan_list(self) -> list[Plan]: ...
 
@@ -455,9 +488,10 @@ class Store(Protocol):
     async def worker_list(self) -> list[WorkerRow]: ...
 
     # -- wake-ups
-    async def listen(self, wake: Wake) -> Callable[[], Awaitable[None]]:
+    async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
         """Call `wake` on what happens, until the returned function is awaited. Never raises for a lost connection:
-        it reconnects and calls `wake("")`. `listening` tells whether hints come at all right now."""
+        it reconnects and calls `wake("")`. `listening` tells whether hints come at all right now. With `logs`, also
+        `log:<run id>` when lines of that run were written."""
 
     @property
     def listening(self) -> bool: ...

@@ -18,6 +18,13 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT coalesce(p_noun, upper(left(p_task, 1)) || replace(substr(p_task, 2), '_', ' '))
 $$;
 
+-- Whether a log line has this text, already in small letters, in its message or in a value beside it.
+CREATE OR REPLACE FUNCTION holdfast.log_says(p_message text, p_metadata jsonb, p_search text) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT position(p_search IN lower(p_message)) > 0
+        OR EXISTS (SELECT 1 FROM jsonb_each_text(p_metadata) AS said WHERE position(p_search IN lower(said.value)) > 0)
+$$;
+
 -- Let the next job of each of these ordering keys go, now that the one before it has ended.
 -- The locks come in ascending order, so that two finishers never wait for each other in a circle, and before the look
 -- at the row: a claimer that is just about to park that job holds the same lock, and we must see what it wrote.
@@ -531,11 +538,78 @@ BEGIN
         INSERT INTO holdfast.logs (run_id, no, job_id, tenant, project, level, message, created_at)
         SELECT v_job.run_id, coalesce(max(l.no), 0) + 1, v_job.id, v_job.tenant, v_job.project, v_level, v_line, v_now
           FROM holdfast.logs l WHERE l.run_id = v_job.run_id;
+        PERFORM pg_notify('holdfast_logs', 'log:' || v_job.run_id);
         id := v_job.id; queue := v_job.queue; task := v_job.task; tenant := v_job.tenant; attempt := v_job.attempt;
         state := v_job.target; reason := v_job.why; locked_by := v_job.locked_by; stage := v_job.stage;
         RETURN NEXT;
     END LOOP;
 END $$;
+
+-- Lines of many runs in one round trip; answers the run ids that still hold their lease. The lines of a run are a JSON array of
+-- [no, level, message, step, duration_ms, metadata, age]: their age in seconds, because a worker's clock may be off.
+-- FOR SHARE: a reaper that takes a job away waits for its lines, or makes us find nothing; it then numbers its own after them.
+-- The rows are locked in the order of their ids, like heartbeats and completions.
+CREATE OR REPLACE FUNCTION holdfast.log_append_v1(p_ids uuid[], p_run_ids uuid[], p_lines text[], p_now timestamptz) RETURNS uuid[]
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+    v_now   timestamptz := coalesce(p_now, statement_timestamp());
+    v_run   record;
+    v_taken uuid[] := '{}';
+BEGIN
+    FOR v_run IN
+        SELECT j.id, j.run_id, j.tenant, j.project, said.lines
+          FROM unnest(p_ids, p_run_ids, p_lines) AS said (id, run_id, lines)
+          JOIN holdfast.jobs j ON j.id = said.id AND j.run_id = said.run_id AND j.state = 'running'
+         ORDER BY j.id FOR SHARE OF j
+    LOOP
+        v_taken := v_taken || v_run.run_id;
+        INSERT INTO holdfast.logs (run_id, no, job_id, tenant, project, level, message, step, duration_ms, metadata, created_at)
+        SELECT v_run.run_id, (l ->> 0)::integer, v_run.id, v_run.tenant, v_run.project, l ->> 1, l ->> 2, l ->> 3,
+               (l ->> 4)::double precision, nullif(l -> 5, 'null'), v_now - make_interval(secs => greatest(0, (l ->> 6)::double precision))
+          FROM jsonb_array_elements(v_run.lines::jsonb) AS l
+        ON CONFLICT DO NOTHING;
+        IF FOUND THEN
+            PERFORM pg_notify('holdfast_logs', 'log:' || v_run.run_id);
+        END IF;
+    END LOOP;
+    RETURN v_taken;
+END $$;
+
+-- A page of a log, along its key. Pinned, because the planner knows only how long logs are on average: for the long one that
+-- somebody reads it would fetch and sort all lines to find the first hundred.
+CREATE OR REPLACE FUNCTION holdfast.log_read_v1(
+    p_run_id uuid, p_after bigint, p_before bigint, p_levels text[], p_step text, p_search text, p_limit integer, p_newest boolean)
+RETURNS SETOF holdfast.logs
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+    v_before bigint := coalesce(p_before, 9223372036854775807);
+    v_search text := lower(p_search);
+BEGIN
+    IF p_newest THEN
+        RETURN QUERY
+        SELECT l.* FROM holdfast.logs l
+         WHERE l.run_id = p_run_id AND l.no > p_after AND l.no < v_before
+           AND (p_levels IS NULL OR l.level = ANY (p_levels)) AND (p_step IS NULL OR l.step = p_step)
+           AND (v_search IS NULL OR holdfast.log_says(l.message, l.metadata, v_search))
+         ORDER BY l.no DESC LIMIT p_limit;
+    ELSE
+        RETURN QUERY
+        SELECT l.* FROM holdfast.logs l
+         WHERE l.run_id = p_run_id AND l.no > p_after AND l.no < v_before
+           AND (p_levels IS NULL OR l.level = ANY (p_levels)) AND (p_step IS NULL OR l.step = p_step)
+           AND (v_search IS NULL OR holdfast.log_says(l.message, l.metadata, v_search))
+         ORDER BY l.no LIMIT p_limit;
+    END IF;
+END $$;
+
+-- Of each run the first lines after a number.
+CREATE OR REPLACE FUNCTION holdfast.log_read_new_v1(p_run_ids uuid[], p_after bigint[], p_limit integer) RETURNS SETOF holdfast.logs
+LANGUAGE sql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+    SELECT line.*
+      FROM unnest(p_run_ids, p_after) AS asked (run_id, after),
+           LATERAL (SELECT * FROM holdfast.logs l WHERE l.run_id = asked.run_id AND l.no > asked.after ORDER BY l.no LIMIT p_limit) AS line
+     ORDER BY line.run_id, line.no
+$$;
 
 -- What became of a cancel: `cancelled`, `cancelling`, `not_found`, or why not (`already_…`).
 CREATE OR REPLACE FUNCTION holdfast.job_cancel_v1(p_id uuid, p_by text, p_now timestamptz) RETURNS text

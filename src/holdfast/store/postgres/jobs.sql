@@ -22,17 +22,18 @@ WITH asked AS (
     ON CONFLICT (coalesce(tenant, ''), unique_key) WHERE unique_key IS NOT NULL AND state IN ('queued', 'running')
     -- Not DO NOTHING: that would not return the row of a transaction that committed while we waited for it.
     DO UPDATE SET unique_key = excluded.unique_key
-    RETURNING id, run_id, state, tenant, unique_key, queue
+    RETURNING id, run_id, state, tenant, unique_key, queue, priority
 ), told AS (
     -- For a handful of jobs the tenants are named, so that workers need not look at all of them.
     SELECT pg_notify('holdfast', 'job:' || w.queue || w.tenant)
       FROM (SELECT DISTINCT queue, CASE WHEN (SELECT count(*) FROM placed) <= 8 THEN chr(31) || coalesce(tenant, '') ELSE '' END AS tenant
               FROM placed) AS w
 )
-SELECT CAST(p.id AS text), CAST(p.run_id AS text), p.state, p.tenant, p.unique_key, (SELECT count(*) FROM told) FROM placed p
+SELECT CAST(p.id AS text), CAST(p.run_id AS text), p.state, p.tenant, p.unique_key, p.queue, p.priority, (SELECT count(*) FROM told)
+  FROM placed p
 
 -- name: job_inserted
-SELECT CAST(id AS text), CAST(run_id AS text), state, tenant, unique_key FROM holdfast.jobs WHERE id = ANY ($1::uuid[])
+SELECT CAST(id AS text), CAST(run_id AS text), state, tenant, unique_key, queue, priority FROM holdfast.jobs WHERE id = ANY ($1::uuid[])
 
 -- name: job_forget
 -- Takes back what a refused enqueue_many has just written in the caller's transaction.
@@ -76,21 +77,15 @@ UPDATE holdfast.jobs SET progress = coalesce($3, progress), stage = coalesce($4,
 
 -- name: job_prune
 -- Ids carry the time they were made, so the primary key finds old rows without an index of their own.
--- Runs and steps go by their foreign keys; logs have none, because every line would pay for it.
-WITH gone AS (
-    DELETE FROM holdfast.jobs
-     WHERE id = ANY (ARRAY(
-        SELECT id FROM holdfast.jobs
-         WHERE id < $1 AND ((state IN ('completed', 'cancelled') AND finished_at < $2) OR (state = 'failed' AND finished_at < $3))
-         ORDER BY id LIMIT $4 FOR UPDATE SKIP LOCKED))
-    RETURNING id, run_id
-), gone_logs AS (
-    DELETE FROM holdfast.logs
-     WHERE run_id = ANY (ARRAY(
-        SELECT run_id FROM gone UNION SELECT r.run_id FROM holdfast.runs r WHERE r.job_id = ANY (ARRAY(SELECT id FROM gone))))
-    RETURNING 1
-)
-SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM gone_logs)
+-- Runs and steps go by their foreign keys; logs have none, because every line would pay for it: log_prune_of_jobs goes first.
+DELETE FROM holdfast.jobs j
+ WHERE id = ANY (ARRAY(
+    SELECT id FROM holdfast.jobs
+     WHERE id < $1 AND ((state IN ('completed', 'cancelled') AND finished_at < $2) OR (state = 'failed' AND finished_at < $3))
+     ORDER BY id LIMIT $4 FOR UPDATE SKIP LOCKED))
+   AND NOT EXISTS (SELECT 1 FROM holdfast.logs l WHERE l.run_id = j.run_id)
+   AND NOT EXISTS (SELECT 1 FROM holdfast.runs r WHERE r.job_id = j.id
+                      AND EXISTS (SELECT 1 FROM holdfast.logs l WHERE l.run_id = r.run_id))
 
 -- name: job_get
 SELECT id::text, queue, task, state, run_id::text, attempt, max_attempts, run_no, priority, tenant, project, actor, args::text, hold,

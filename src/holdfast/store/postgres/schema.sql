@@ -147,6 +147,7 @@ CREATE TABLE holdfast.events (
     at     timestamptz NOT NULL
 );
 CREATE INDEX events_job ON holdfast.events (job_id, id);
+CREATE INDEX events_tenant ON holdfast.events (tenant, id);
 CREATE INDEX events_at ON holdfast.events (at);
 
 CREATE TABLE holdfast.logs (
@@ -163,7 +164,7 @@ CREATE TABLE holdfast.logs (
     created_at  timestamptz NOT NULL,
     PRIMARY KEY (run_id, no)
 );
-CREATE INDEX logs_created_at ON holdfast.logs USING brin (created_at);
+CREATE INDEX logs_created_at ON holdfast.logs (created_at);
 
 CREATE TABLE holdfast.steps (
     job_id      uuid        NOT NULL REFERENCES holdfast.jobs (id) ON DELETE CASCADE,

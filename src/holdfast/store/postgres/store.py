@@ -13,12 +13,13 @@ import msgspec
 from holdfast.clock import DatabaseClock
 from holdfast.errors import JobNotFound, StorageError
 from holdfast.ids import first_job_id_at, is_uuid
-from holdfast.job import Event, Job, LogLine, Run, State, current_run_of
+from holdfast.job import Job, Run, State, current_run_of
 from holdfast.store.outcomes import cancel_conflict, retry_conflict
 from holdfast.store.postgres import migrate, rows
 from holdfast.store.postgres.connections import Connection, Connections, breaks_constraint
 from holdfast.store.postgres.gather import Gathering
 from holdfast.store.postgres.listener import Listener
+from holdfast.store.postgres.logs import LogVerbs
 from holdfast.store.postgres.tenants import STATEMENTS as _SQL
 from holdfast.store.postgres.tenants import TenantVerbs
 from holdfast.store.protocol import (
@@ -62,7 +63,7 @@ class PostgresTransaction:
             return [dict(row) for row in await self.connection.fetch(sql, *args)]
 
 
-class PostgresStore(TenantVerbs):
+class PostgresStore(TenantVerbs, LogVerbs):
     name = "postgres"
 
     def __init__(self, url: str, *, clock: DatabaseClock | None = None, shown: str = "PostgreSQL") -> None:
@@ -152,7 +153,7 @@ class PostgresStore(TenantVerbs):
         answers = []
         for job in jobs:
             row = by_id.get(job.id) or by_key[_scope(job.tenant, job.unique_key)]
-            answers.append(Inserted(row[0], row[1], State(row[2]), created=row[0] == job.id))
+            answers.append(Inserted(row[0], row[1], State(row[2]), created=row[0] == job.id, queue=row[5], priority=row[6]))
         return answers
 
     def forget_statement(self, job_ids: Sequence[str]) -> CallerStatement:
@@ -204,9 +205,6 @@ class PostgresStore(TenantVerbs):
     async def progress_set_if_leased(self, job_id: str, run_id: str, progress: float | None, stage: str | None) -> bool:
         return bool(await self._fetch("progress_set", job_id, run_id, progress, stage, self._clock.now()))
 
-    async def log_append_if_leased(self, job_id: str, run_id: str, lines: Sequence[LogLine]) -> bool:
-        return bool(await self._fetch("log_append", job_id, run_id, _encode(lines).decode(), self._clock.now()))
-
     async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool:
         return bool(await self._fetch("step_save", job_id, run_id, name, fingerprint, result, self._clock.now()))
 
@@ -250,12 +248,13 @@ class PostgresStore(TenantVerbs):
             return now - timedelta(days=days)
 
         oldest = first_job_id_at(before(min(retention.finished, retention.failed)))
-        finished, failed = before(retention.finished), before(retention.failed)
-        ((jobs, logs_of_jobs),) = await self._fetch("job_prune", oldest, finished, failed, limit)
+        ended = oldest, before(retention.finished), before(retention.failed)
+        lines = await self._deleted("log_prune", before(retention.logs), limit)
+        lines += await self._deleted("log_prune_of_jobs", *ended, limit - lines)
         return {
-            "jobs": jobs,
+            "jobs": await self._deleted("job_prune", *ended, limit),
             "events": await self._deleted("event_prune", before(retention.events), limit),
-            "logs": logs_of_jobs + await self._deleted("log_prune", before(retention.logs), limit),
+            "logs": lines,
             "workers": await self._deleted("worker_prune", before(retention.workers), limit),
         }
 
@@ -293,12 +292,6 @@ class PostgresStore(TenantVerbs):
         newest = current_run_of(job)
         return [newest, *(run for run in older if run.run_no != newest.run_no)] if newest else older
 
-    async def event_list(self, job_id: str) -> list[Event]:
-        return [rows.event_of(row) for row in await self._fetch("event_list", job_id)] if is_uuid(job_id) else []
-
-    async def log_read(self, run_id: str, *, after: int, limit: int) -> list[LogLine]:
-        return [rows.log_line_of(row) for row in await self._fetch("log_read", run_id, after, limit)]
-
     # -- workers -------------------------------------------------------------------------------------------------------
 
     async def worker_save(self, worker: WorkerRow) -> None:
@@ -314,8 +307,8 @@ class PostgresStore(TenantVerbs):
 
     # -- wake-ups ------------------------------------------------------------------------------------------------------
 
-    async def listen(self, wake: Wake) -> Callable[[], Awaitable[None]]:
-        listener = Listener(self._connections, wake)
+    async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
+        listener = Listener(self._connections, wake, logs)
         self._listeners.append(listener)
         await listener.first_try.wait()
 

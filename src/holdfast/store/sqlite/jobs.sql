@@ -21,7 +21,7 @@ WHERE true
 ON CONFLICT (id) DO UPDATE SET id = excluded.id
 ON CONFLICT (coalesce(tenant, ''), unique_key) WHERE unique_key IS NOT NULL AND state IN ('queued', 'running')
     DO UPDATE SET unique_key = excluded.unique_key
-RETURNING id, run_id, state, tenant, unique_key;
+RETURNING id, run_id, state, tenant, unique_key, queue, priority;
 
 -- name: job_forget
 -- Takes back what a refused enqueue_many has just written in the caller's transaction.
@@ -268,6 +268,13 @@ SELECT * FROM (SELECT id, run_id FROM holdfast_jobs
 UNION ALL
 SELECT * FROM (SELECT id, run_id FROM holdfast_jobs WHERE state = 'failed' AND finished_at < :failed_before LIMIT :limit)
 LIMIT :limit;
+
+-- name: job_without_lines
+SELECT job.id FROM holdfast_jobs AS job
+WHERE job.id IN (SELECT value FROM json_each(:ids))
+  AND NOT EXISTS (SELECT 1 FROM holdfast_logs AS line WHERE line.run_id = job.run_id)
+  AND NOT EXISTS (SELECT 1 FROM holdfast_runs AS run JOIN holdfast_logs AS line ON line.run_id = run.run_id
+                  WHERE run.job_id = job.id);
 
 -- name: job_delete
 DELETE FROM holdfast_jobs WHERE id IN (SELECT value FROM json_each(:ids));

@@ -1,11 +1,11 @@
-"""Reading for people: jobs, their runs, events and logs. Nothing here writes."""
+"""Reading for people: jobs and their runs. Nothing here writes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from holdfast.errors import JobNotFound
-from holdfast.job import Event, Job, LogLine, Run, State, current_run_of
+from holdfast.job import Job, Run, State, current_run_of
 from holdfast.store.protocol import Beat, JobFilter
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.session import STATEMENTS, Session
@@ -75,11 +75,3 @@ def runs(session: Session, job_id: str) -> list[Run]:
     newest = current_run_of(job(session, job_id))
     older = [rows.run_of(row) for row in session.all("run_list", job_id=job_id)]
     return [newest, *older] if newest else older
-
-
-def events(session: Session, job_id: str) -> list[Event]:
-    return [rows.event_of(row) for row in session.all("event_list", job_id=job_id)]
-
-
-def log_lines(session: Session, run_id: str, after: int, limit: int) -> list[LogLine]:
-    return [rows.log_line_of(row) for row in session.all("log_read", run_id=run_id, after=after, limit=limit)]

@@ -177,6 +177,7 @@ CREATE TABLE holdfast_events (
     at     REAL NOT NULL
 );
 CREATE INDEX holdfast_events_job ON holdfast_events (job_id, id);
+CREATE INDEX holdfast_events_tenant ON holdfast_events (tenant, id);
 CREATE INDEX holdfast_events_at ON holdfast_events (at);
 
 -- Has a rowid on purpose: retention deletes from the oldest row on, without an index on the time.

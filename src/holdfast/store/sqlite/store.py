@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.clock import DatabaseClock
 from holdfast.errors import NotMigrated
-from holdfast.job import Event, Job, LogLine, Run, State
+from holdfast.job import Job, Run, State
 from holdfast.store.protocol import (
     HOPS,
     NO_CURSORS,
@@ -34,6 +34,7 @@ from holdfast.store.protocol import (
 )
 from holdfast.store.sqlite import claim, finish, insert, look, migrate, reap, rows, steer, transaction
 from holdfast.store.sqlite.connection import MEMORY, open_connection, require_folder, require_new_enough_sqlite
+from holdfast.store.sqlite.logs import LogVerbs
 from holdfast.store.sqlite.readers import Readers
 from holdfast.store.sqlite.session import STATEMENTS, Session, as_json, now_of
 from holdfast.store.sqlite.tenants import TenantVerbs
@@ -43,7 +44,7 @@ T = TypeVar("T")
 Operation = Callable[[Session], T]
 
 
-class SqliteStore(TenantVerbs):
+class SqliteStore(TenantVerbs, LogVerbs):
     name = "sqlite"
 
     def __init__(self, path: str, *, clock: DatabaseClock | None = None) -> None:
@@ -54,6 +55,7 @@ class SqliteStore(TenantVerbs):
         self._checked = False
         self._was_idle = False
         self._wakes: list[Wake] = []
+        self._log_wakes: list[Wake] = []
         self._writer = Writer(path, self._open_writer, self._new_session, self._tell)
         self._readers = Readers(path, lambda: open_connection(path, read_only=True), self._new_session)
 
@@ -100,6 +102,7 @@ class SqliteStore(TenantVerbs):
 
     async def close(self) -> None:
         self._wakes.clear()
+        self._log_wakes.clear()
         await asyncio.to_thread(self._writer.close)
         await asyncio.to_thread(self._readers.close)
 
@@ -178,9 +181,6 @@ class SqliteStore(TenantVerbs):
         values = {"id": job_id, "run_id": run_id, "progress": progress, "stage": stage}
         return await self._write(lambda session: session.one("progress_set", **values) is not None)
 
-    async def log_append_if_leased(self, job_id: str, run_id: str, lines: Sequence[LogLine]) -> bool:
-        return await self._write(lambda session: finish.append_log(session, job_id, run_id, lines))
-
     async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool:
         values = {"id": job_id, "run_id": run_id, "name": name, "fingerprint": fingerprint, "result": result}
         return await self._write(lambda session: session.one("step_save", **values) is not None)
@@ -225,12 +225,6 @@ class SqliteStore(TenantVerbs):
     async def run_list(self, job_id: str) -> list[Run]:
         return await self._read(lambda session: look.runs(session, job_id))
 
-    async def event_list(self, job_id: str) -> list[Event]:
-        return await self._read(lambda session: look.events(session, job_id))
-
-    async def log_read(self, run_id: str, *, after: int, limit: int) -> list[LogLine]:
-        return await self._read(lambda session: look.log_lines(session, run_id, after, limit))
-
     # -- workers -------------------------------------------------------------------------------------------------------
 
     async def worker_save(self, worker: WorkerRow) -> None:
@@ -247,13 +241,17 @@ class SqliteStore(TenantVerbs):
 
     # -- wake-ups ------------------------------------------------------------------------------------------------------
 
-    async def listen(self, wake: Wake) -> Callable[[], Awaitable[None]]:
+    async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
         self._wakes.append(wake)
+        if logs:
+            self._log_wakes.append(wake)
         self._writer.watch(True)
 
         async def stop() -> None:
             with suppress(ValueError):
                 self._wakes.remove(wake)
+            with suppress(ValueError):
+                self._log_wakes.remove(wake)
             self._writer.watch(bool(self._wakes))
 
         return stop
@@ -263,8 +261,8 @@ class SqliteStore(TenantVerbs):
         return bool(self._wakes)
 
     def _tell(self, wakes: set[str]) -> None:
-        for listener in tuple(self._wakes):
-            for wake in sorted(wakes):
+        for wake in sorted(wakes):
+            for listener in tuple(self._log_wakes if wake.startswith("log:") else self._wakes):
                 with suppress(Exception):  # a listener whose loop has ended must not stop the writer
                     listener(wake)
 
