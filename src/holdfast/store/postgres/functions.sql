@@ -337,8 +337,9 @@ BEGIN
                            locked_by = p_worker, machine_id = p_machine, stage = NULL, progress = NULL,
                            error_code = NULL, error_message = NULL
                      WHERE j.ctid = ANY (v_rows)
-                    RETURNING j.*)
-                SELECT t.id, t.run_id, t.run_no, t.task, t.args::text, t.attempt, t.max_attempts, t.queue, t.tenant, t.order_key,
+                    RETURNING j.id, j.run_id, j.run_no, j.task, j.args::text AS args, j.attempt, j.max_attempts, j.queue, j.tenant,
+                              j.order_key, j.lease_seconds, j.timeout_seconds, j.priority, j.run_at, j.seq)
+                SELECT t.id, t.run_id, t.run_no, t.task, t.args, t.attempt, t.max_attempts, t.queue, t.tenant, t.order_key,
                        t.lease_seconds, t.timeout_seconds, extract(epoch FROM v_now - t.run_at)::double precision
                   FROM taken t ORDER BY t.priority DESC, t.run_at, t.seq;
                 GET DIAGNOSTICS v_taken = ROW_COUNT;
