@@ -95,14 +95,17 @@ END $$;
 
 -- The next distinct tenants with claimable work in a queue, in the order of their names, beginning after p_after (null: at
 -- the beginning; jobs without a tenant are the tenant ''). One index probe each, however long their backlogs are.
-CREATE OR REPLACE FUNCTION holdfast.lanes_after(p_queue text, p_after text, p_most integer) RETURNS text[]
+-- p_first: taken as the first one without a look, where the caller knows a place further on in its lane.
+CREATE OR REPLACE FUNCTION holdfast.lanes_after(p_queue text, p_after text, p_most integer, p_first text) RETURNS text[]
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_first text;
     v_lanes text[];
 BEGIN
     -- Two statements: with `p_after IS NULL OR …` the index could not be entered at the right place.
-    IF p_after IS NULL THEN
+    IF p_first IS NOT NULL THEN
+        v_first := p_first;
+    ELSIF p_after IS NULL THEN
         SELECT coalesce(j.tenant, '') INTO v_first FROM holdfast.jobs j
          WHERE j.queue = p_queue AND j.state = 'queued' AND j.hold IS NULL
          ORDER BY coalesce(j.tenant, '') LIMIT 1;
@@ -212,9 +215,13 @@ END $$;
 -- was completed and 1 if it came past the last tenant, attempt = 1 if somebody else was in the way (plus 2 if tenants were at
 -- their limit or paused), max_attempts = 1 if the queue's own limit or pause was in the way; and last, if there was room left, one row without id and queue, whose last column says in
 -- how many seconds the next scheduled job falls due.
-CREATE OR REPLACE FUNCTION holdfast.job_claim_v2(
+--
+-- p_behind: per queue, the job without a tenant behind which to begin. While a transaction stays open anywhere, the index keeps
+-- an entry for every job that was ever claimed meanwhile, and a claim that began at the front would walk over all of them. The
+-- row of a queue says how long the look took (lease_seconds) and, if the claim was filled, behind which job to go on (run_id).
+CREATE OR REPLACE FUNCTION holdfast.job_claim_v3(
     p_worker text, p_machine text, p_queues text[], p_tasks text[], p_limit integer, p_cursors text[], p_hops integer,
-    p_hints text[], p_now timestamptz)
+    p_hints text[], p_behind uuid[], p_now timestamptz)
 RETURNS TABLE (id uuid, run_id uuid, run_no integer, task text, args text, attempt integer, max_attempts integer, queue text,
                tenant text, order_key text, lease_seconds double precision, timeout_seconds double precision, seconds double precision)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
@@ -245,6 +252,12 @@ DECLARE
     v_heads   tid[];
     v_behind  integer;
     v_taken   integer;
+    v_begin   record;
+    v_floored boolean;
+    v_of_none uuid[];
+    v_last    uuid;
+    v_looked  timestamptz;
+    v_seconds double precision;
 BEGIN
     -- `ctid = ANY (ARRAY(…))`: a join or IN would become a hash join over the whole table under a generic plan.
     UPDATE holdfast.jobs SET hold = NULL
@@ -268,12 +281,17 @@ BEGIN
         v_busy := v_room < 0;
         v_full := v_room BETWEEN 0 AND v_left - 1;
         v_lanes := '{}';
+        v_last := NULL;
+        v_seconds := 0;
+        v_looked := clock_timestamp();
+        SELECT ~j.priority AS urgency, j.run_at, j.seq INTO v_begin FROM holdfast.jobs j WHERE j.id = p_behind[v_no];
+        v_floored := FOUND AND NOT v_lifted;
         IF v_room > 0 THEN
-            v_lanes := holdfast.lanes_after(v_queue, v_cursor, p_hops);
+            v_lanes := holdfast.lanes_after(v_queue, v_cursor, p_hops, CASE WHEN v_floored AND v_cursor IS NULL THEN '' END);
             v_wrapped := cardinality(v_lanes) < p_hops;
             IF v_cursor IS NOT NULL AND v_wrapped THEN
                 v_lanes := v_lanes || ARRAY(
-                    SELECT l.lane FROM unnest(holdfast.lanes_after(v_queue, NULL, p_hops - cardinality(v_lanes)))
+                    SELECT l.lane FROM unnest(holdfast.lanes_after(v_queue, NULL, p_hops - cardinality(v_lanes), CASE WHEN v_floored THEN '' END))
                            WITH ORDINALITY AS l (lane, no) WHERE l.lane <= v_cursor ORDER BY l.no);
             END IF;
             v_way := cardinality(v_lanes);
@@ -291,17 +309,23 @@ BEGIN
             v_busy := v_busy OR coalesce(-1 = ANY (v_open.rooms), false);
             v_held := v_held OR coalesce(0 = ANY (v_open.rooms), false);
             SELECT array_agg(c.row) FILTER (WHERE c.order_key IS NULL), array_agg(c.id) FILTER (WHERE c.order_key IS NOT NULL),
-                   max(c.no)
-              INTO v_rows, v_ordered, v_served
-              FROM (SELECT j.row, j.id, j.order_key, l.no
+                   max(c.no), array_agg(c.id) FILTER (WHERE c.lane = '')
+              INTO v_rows, v_ordered, v_served, v_of_none
+              FROM (SELECT j.row, j.id, j.order_key, l.no, l.lane
                       FROM unnest(v_lanes, v_open.rooms, v_open.weights) WITH ORDINALITY AS l (lane, room, weight, no)
                      CROSS JOIN LATERAL (
                            SELECT k.ctid AS row, k.id, k.order_key FROM holdfast.jobs k
                             WHERE k.queue = v_queue AND k.state = 'queued' AND k.hold IS NULL AND coalesce(k.tenant, '') = l.lane
+                              AND (~k.priority, k.run_at, k.seq) >
+                                  (CASE WHEN v_floored AND l.lane = '' THEN v_begin.urgency ELSE -2147483648 END,
+                                   CASE WHEN v_floored AND l.lane = '' THEN v_begin.run_at ELSE '-infinity' END,
+                                   CASE WHEN v_floored AND l.lane = '' THEN v_begin.seq ELSE 0 END)
                               AND k.task = ANY (p_tasks)
-                            ORDER BY k.priority DESC, k.run_at, k.seq
+                            ORDER BY ~k.priority, k.run_at, k.seq
                             LIMIT greatest(0, least(coalesce(l.room, v_room), v_share * l.weight)) FOR UPDATE SKIP LOCKED) AS j
                      ORDER BY l.no LIMIT v_room) AS c;
+            v_seconds := v_seconds + extract(epoch FROM clock_timestamp() - v_looked);
+            v_last := coalesce(v_of_none[cardinality(v_of_none)], v_last);
             v_taken := 0;
             v_behind := 0;
             IF v_ordered IS NOT NULL THEN
@@ -320,8 +344,9 @@ BEGIN
                            locked_by = p_worker, machine_id = p_machine, stage = NULL, progress = NULL,
                            error_code = NULL, error_message = NULL
                      WHERE j.ctid = ANY (v_rows)
-                    RETURNING j.*)
-                SELECT t.id, t.run_id, t.run_no, t.task, t.args::text, t.attempt, t.max_attempts, t.queue, t.tenant, t.order_key,
+                    RETURNING j.id, j.run_id, j.run_no, j.task, j.args::text AS args, j.attempt, j.max_attempts, j.queue, j.tenant,
+                              j.order_key, j.lease_seconds, j.timeout_seconds, j.priority, j.run_at, j.seq)
+                SELECT t.id, t.run_id, t.run_no, t.task, t.args, t.attempt, t.max_attempts, t.queue, t.tenant, t.order_key,
                        t.lease_seconds, t.timeout_seconds, extract(epoch FROM v_now - t.run_at)::double precision
                   FROM taken t ORDER BY t.priority DESC, t.run_at, t.seq;
                 GET DIAGNOSTICS v_taken = ROW_COUNT;
@@ -337,19 +362,22 @@ BEGIN
                     END IF;
                 END IF;
             END IF;
-            -- Again with what is left: for those behind a job that was just parked (not without end), and for tenants
-            -- that have more work than their share, if others needed less than theirs.
+            -- Again with what is left: from the front if this began further on, for those behind a job that was just parked
+            -- (not without end), and for tenants that have more work than their share, if others needed less than theirs.
             EXIT WHEN v_parked >= 1000 OR NOT (
-                v_behind > 0
+                v_behind > 0 OR v_floored
                 OR (v_taken > 0 AND EXISTS (SELECT 1 FROM unnest(v_open.rooms, v_open.weights) AS l (room, weight)
                                              WHERE coalesce(l.room, v_share * l.weight + 1) > v_share * l.weight
                                                AND v_share * l.weight < v_room + v_taken)));
             v_share := v_room;
             v_first := false;
+            v_floored := false;
+            v_looked := clock_timestamp();
         END LOOP;
         v_missed := v_missed OR NOT v_around;
-        RETURN QUERY SELECT NULL::uuid, NULL::uuid, v_wrapped::integer + v_around::integer, v_cursor, ''::text,
-            v_busy::integer + 2 * v_held::integer, v_full::integer, v_queue, NULL::text, NULL::text, 0::double precision, NULL::double precision, NULL::double precision;
+        RETURN QUERY SELECT NULL::uuid, CASE WHEN v_room <= 0 THEN v_last END, v_wrapped::integer + v_around::integer, v_cursor,
+            ''::text, v_busy::integer + 2 * v_held::integer, v_full::integer, v_queue, NULL::text, NULL::text,
+            v_seconds, NULL::double precision, NULL::double precision;
     END LOOP;
 
     IF v_left > 0 THEN

@@ -40,7 +40,7 @@ SELECT CAST(id AS text), CAST(run_id AS text), state, tenant, unique_key, queue,
 DELETE FROM holdfast.jobs WHERE id = ANY (ARRAY(SELECT CAST(value AS uuid) FROM jsonb_array_elements_text(CAST($1 AS jsonb)))) RETURNING CAST(id AS text)
 
 -- name: job_claim
-SELECT * FROM holdfast.job_claim_v2($1, $2, $3, $4, $5, $6, $7, $8, $9)
+SELECT * FROM holdfast.job_claim_v3($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 
 -- name: lease_extend
 SELECT id, run_id, cancel_requested, cancel_requested_by FROM holdfast.lease_extend_v1($1, $2, $3, $4)

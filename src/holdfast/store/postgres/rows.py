@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -45,14 +45,24 @@ def _turn_of(row: Any) -> Turn:
     return Turn(row["queue"], row["task"], way == 2, met_busy, full=bool(full), wrapped=way > 0, held=met_held)
 
 
-def claim_of(found: list[Any]) -> Claim:
+class Look(NamedTuple):
+    """What a claim has learnt about the beginning of a queue, see beginnings.py."""
+
+    queue: str
+    last: str | None
+    seconds: float
+
+
+def claim_of(found: list[Any]) -> tuple[Claim, list[Look]]:
     """Rows with an id are jobs; one without but with a queue says how far the claim came there; the last one what is due."""
     claim = Claim([])
+    looks = []
     for row in found:
         if row[0] is not None:
             claim.jobs.append(Claimed(str(row[0]), str(row[1]), *tuple(row)[2:]))
         elif row["queue"] is not None:
             claim.turns.append(_turn_of(row))
+            looks.append(Look(row["queue"], str(row["run_id"]) if row["run_id"] else None, row["lease_seconds"]))
         else:
             claim.next_due_seconds = row["seconds"]
-    return claim
+    return claim, looks

@@ -80,8 +80,9 @@ CREATE TABLE holdfast.jobs (
     result              jsonb
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 1, autovacuum_analyze_scale_factor = 0.05);
 
--- Exactly what a claim may take, in the order in which it takes it.
-CREATE INDEX jobs_claimable ON holdfast.jobs (queue, coalesce(tenant, ''), priority DESC, run_at, seq)
+-- Exactly what a claim may take, in the order in which it takes it. ~priority (that is -priority - 1) instead of a descending
+-- column: all columns rise, so that a claim can begin behind any row by comparing whole rows, and no priority overflows.
+CREATE INDEX jobs_claimable ON holdfast.jobs (queue, coalesce(tenant, ''), (~priority), run_at, seq)
     WHERE state = 'queued' AND hold IS NULL;
 CREATE INDEX jobs_scheduled ON holdfast.jobs (run_at) WHERE state = 'queued' AND hold = 'time';
 -- lease_expires_at is not in here on purpose: a heartbeat then changes no indexed column and stays a HOT update.

@@ -16,6 +16,7 @@ from holdfast.ids import first_job_id_at, is_uuid
 from holdfast.job import Job, Run, State, current_run_of
 from holdfast.store.outcomes import cancel_conflict, retry_conflict
 from holdfast.store.postgres import migrate, rows
+from holdfast.store.postgres.beginnings import Beginnings
 from holdfast.store.postgres.connections import Connection, Connections, breaks_constraint
 from holdfast.store.postgres.gather import Gathering
 from holdfast.store.postgres.listener import Listener
@@ -72,6 +73,7 @@ class PostgresStore(TenantVerbs, LogVerbs):
         self._checked = False
         self._gathering = Gathering(self._insert_now)
         self._listeners: list[Listener] = []
+        self._beginnings = Beginnings()
 
     # -- the server itself ---------------------------------------------------------------------------------------------
 
@@ -174,8 +176,13 @@ class PostgresStore(TenantVerbs, LogVerbs):
         hints: Sequence[str] = (),
     ) -> Claim:
         places = [cursors.get(queue) for queue in queues]
-        found = await self._fetch("job_claim", worker, machine, queues, tasks, limit, places, hops, hints, self._clock.now())
-        return rows.claim_of(found)
+        behind = self._beginnings.of(queues)
+        now = self._clock.now()
+        found = await self._fetch("job_claim", worker, machine, queues, tasks, limit, places, hops, hints, behind, now)
+        claim, looks = rows.claim_of(found)
+        for look, began in zip(looks, behind, strict=False):  # queues after the one that filled the claim were not looked at
+            self._beginnings.learn(look.queue, began, look.last, look.seconds, len(claim.jobs))
+        return claim
 
     # -- a run speaks; fenced ------------------------------------------------------------------------------------------
 
