@@ -215,7 +215,8 @@ def _without_users_own(pattern: re.Pattern[str], text: str) -> str:
     while position < len(text):
         end = position + _USER_CHARS_MAX
         if end < len(text):
-            end = max(text.rfind("\n", position, end), text.rfind(" ", end - 1000, end)) + 1 or end
+            line_end = text.rfind("\n", position, end)
+            end = (line_end if line_end >= 0 else text.rfind(" ", position, end)) + 1 or end
         parts.append(pattern.sub(lambda _: REDACTED, text[position:end]))
         position = end
     return "".join(parts)

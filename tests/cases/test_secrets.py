@@ -125,7 +125,7 @@ async def test_a_secret_in_a_steps_result_is_not_kept_and_the_log_says_what_to_d
     job = await (work_async if kind == "async" else work_in_thread).enqueue()
     await drain(hf)
     assert seen == [{"token": "[REDACTED]", "user": "me"}] * 2
-    first, second = (await hf.logs(run.run_id) for run in reversed(await hf.runs(job.id)))
+    first, second = [await hf.logs(run.run_id) for run in reversed(await hf.runs(job.id))]
     warning = next(line for line in first if line.step == "login")
     assert warning.level == "warning" and "Return a reference instead" in warning.message
     assert not any(line.step == "login" for line in second)

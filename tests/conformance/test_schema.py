@@ -137,7 +137,7 @@ async def test_a_database_of_the_release_before_keeps_its_lines(
     new = open_unmigrated()
     with pytest.raises(NotMigrated):
         await new.schema_version()
-    assert "0003_logs" in await new.schema_migrate()
+    assert any(name.endswith("_logs") for name in await new.schema_migrate())
     assert [one.message for one in await log_of(new, run)] == ["kept"]
     assert [event.type for event in await new.event_list(tenant="acme", limit=10)] == ["job.cancel_requested"]
 

@@ -16,12 +16,13 @@ TOKEN = "ghp_a1B2c3D4e5F6g7H8i9J0"
 
 
 @pytest.fixture
-def printed() -> Iterator[io.StringIO]:
+def printed(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     """What an ordinary handler of the application prints of Holdfast's log."""
     out = io.StringIO()
     handler = logging.StreamHandler(out)
     ours = logging.getLogger("holdfast")
     ours.addHandler(handler)
+    monkeypatch.setattr(ours, "propagate", False)  # pytest has a handler of its own, which raises
     yield out
     ours.removeHandler(handler)
 

@@ -98,7 +98,7 @@ def test_a_secret_is_replaced_and_its_surroundings_stay(text: str, clean: str) -
         "job 018f3a5c-7b1e-7c3d-9a4b-1c2d3e4f5a6b, token_count: 5",
         "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
         "def connect(token: str, password=None) -> None: ...  # session = get_session()",
-        "/home/app/.venv/lib/python3.11/site-packages/google/auth/transport/_http_client.py:42",
+        "/srv/app/.venv/lib/python3.11/site-packages/google/auth/transport/_http_client.py:42",
         "",
     ],
 )
