@@ -23,9 +23,10 @@ class RedactingFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         try:
-            record.msg, record.args = redact(record.getMessage()), None
-        except Exception:  # arguments that do not fit, or cannot be shown: the handler says so in its own way
-            return True
+            message = record.getMessage()
+        except Exception:  # arguments that do not fit: logging itself would print them as they are
+            message = f"{record.msg} {_shown(record.args)}"
+        record.msg, record.args = redact(message), None
         if record.exc_info and not record.exc_text:
             record.exc_text = redact(logging.Formatter().formatException(record.exc_info))
         return True

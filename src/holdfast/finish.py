@@ -21,8 +21,8 @@ from holdfast.errors import (
     Snooze,
     StorageUnavailable,
 )
-from holdfast.redact import redact
 from holdfast.logtext import shown, storable
+from holdfast.redact import redact
 from holdfast.settings import Settings
 from holdfast.store.protocol import Beat, Claimed, Completion, Departure, Leaving, Store
 from holdfast.task import TaskSpec, retry_delay

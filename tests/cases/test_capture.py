@@ -221,3 +221,38 @@ async def test_capturing_changes_nothing_of_a_programs_own_logging(hf: Holdfast)
     await talk.enqueue()
     await drain(hf)
     assert (root.level, list(root.handlers)) == before and LOGGER.handlers == [] and LOGGER.propagate
+
+
+SCRIPT = """
+import asyncio, logging, sys
+from holdfast import Holdfast
+
+hf = Holdfast(sys.argv[1])
+
+@hf.task
+async def talk() -> None:
+    logging.getLogger("app").info("hello")
+    logging.getLogger("app").warning("careful")
+    logging.basicConfig(format="set up: %(message)s", stream=sys.stdout)
+    logging.getLogger("app").error("too late?")
+
+async def main() -> None:
+    await talk.enqueue()
+    await hf.run_worker(exit_when_idle=0.0)
+    await hf.aclose()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_program_that_never_set_up_logging_is_captured_and_prints_what_it_printed_before(
+    hf: Holdfast, database_url: str
+) -> None:
+    """From INFO on in the log; on its own output warnings as always, and `basicConfig` still works."""
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", SCRIPT, database_url, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    out, err = await program.communicate()
+    (job,) = await hf.jobs()
+    assert await messages(hf, job) == ["hello", "careful", "too late?"]
+    assert (out.decode().strip(), err.decode().strip()) == ("set up: too late?", "careful")

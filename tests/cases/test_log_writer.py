@@ -248,6 +248,7 @@ async def test_lines_of_a_run_that_lost_its_lease_are_refused(
 ) -> None:
     """The old run keeps what it had said before; nobody complains of lines that are lost by right."""
     outage, go = Outage(hf_at), asyncio.Event()
+    refused: list[bool] = []
 
     @hf_at.task(backoff=(0,))
     async def talk() -> None:
@@ -256,7 +257,7 @@ async def test_lines_of_a_run_that_lost_its_lease_are_refused(
         if run.run_no == 1:
             await go.wait()
             run.log.info("late")
-            await until(lambda: run._link.buffer.refused)  # type: ignore[attr-defined]
+            refused.append(await until(lambda: run._link.buffer.refused))  # type: ignore[attr-defined]
             run.log.info("later")
 
     job = await talk.enqueue()
@@ -269,6 +270,7 @@ async def test_lines_of_a_run_that_lost_its_lease_are_refused(
                 assert (await hf_at.reap()).requeued == [job.id]
                 go.set()
                 await ends(hf_at, job)
+                await until(lambda: refused)
     new, old = await hf_at.runs(job.id)
     assert [line.message for line in await hf_at.logs(new.run_id)] == ["run 2"]
     told = [line.message for line in await hf_at.logs(old.run_id)]
