@@ -282,6 +282,8 @@ class Transaction(Protocol):
 
     async def execute(self, sql: str, *args: Any) -> None: ...
     async def fetch(self, sql: str, *args: Any) -> list[dict[str, Any]]: ...
+    async def shared(self, statement: str, *args: Any) -> list[dict[str, Any]]:
+        """As `Store.shared`, inside this transaction."""
 
 
 class Store(Protocol):
@@ -304,6 +306,9 @@ class Store(Protocol):
         """Give back what the running event loop holds; a thread with a loop of its own calls this before it ends."""
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
+
+    async def shared(self, statement: str, *args: Any) -> list[dict[str, Any]]:
+        """A named statement of store/shared/*.sql, which reads the same on both databases: for what is off a job's path."""
 
     async def clock_offset(self) -> float:
         """Seconds by which this host's clock is ahead of the database's."""

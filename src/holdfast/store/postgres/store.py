@@ -14,6 +14,7 @@ from holdfast.clock import DatabaseClock
 from holdfast.errors import JobNotFound, StorageError
 from holdfast.ids import first_job_id_at, is_uuid
 from holdfast.job import Event, Job, LogLine, Run, State, current_run_of
+from holdfast.store import shared
 from holdfast.store.outcomes import cancel_conflict, retry_conflict
 from holdfast.store.postgres import migrate, rows
 from holdfast.store.postgres.connections import Connection, Connections, breaks_constraint
@@ -49,9 +50,10 @@ class PostgresTransaction:
 
     store_kind = "postgres"
 
-    def __init__(self, connection: Connection, connections: Connections) -> None:
+    def __init__(self, connection: Connection, connections: Connections, clock: DatabaseClock) -> None:
         self.connection = connection
         self._connections = connections
+        self._clock = clock
 
     async def execute(self, sql: str, *args: Any) -> None:
         with self._connections.errors_translated():
@@ -60,6 +62,9 @@ class PostgresTransaction:
     async def fetch(self, sql: str, *args: Any) -> list[dict[str, Any]]:
         with self._connections.errors_translated():
             return [dict(row) for row in await self.connection.fetch(sql, *args)]
+
+    async def shared(self, statement: str, *args: Any) -> list[dict[str, Any]]:
+        return await self.fetch(shared.POSTGRES[statement], *args, *_now_for(statement, self._clock))
 
 
 class PostgresStore(TenantVerbs):
@@ -98,7 +103,12 @@ class PostgresStore(TenantVerbs):
     async def transaction(self) -> AsyncIterator[PostgresTransaction]:
         await self._check()
         async with self._connections.transaction() as connection:
-            yield PostgresTransaction(connection, self._connections)
+            yield PostgresTransaction(connection, self._connections, self._clock)
+
+    async def shared(self, statement: str, *args: Any) -> list[dict[str, Any]]:
+        await self._check()
+        now = _now_for(statement, self._clock)
+        return [dict(row) for row in await self._connections.fetch(shared.POSTGRES[statement], *args, *now)]
 
     async def clock_offset(self) -> float:
         before = time.time()
@@ -329,6 +339,10 @@ class PostgresStore(TenantVerbs):
     @property
     def listening(self) -> bool:
         return any(listener.connected for listener in self._listeners)
+
+
+def _now_for(statement: str, clock: DatabaseClock) -> tuple[datetime | None, ...]:
+    return (clock.now(),) if statement in shared.TIMED else ()
 
 
 def _scope(tenant: str | None, unique_key: str | None) -> tuple[str, str | None]:

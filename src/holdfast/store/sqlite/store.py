@@ -13,6 +13,7 @@ import msgspec
 from holdfast.clock import DatabaseClock
 from holdfast.errors import NotMigrated
 from holdfast.job import Event, Job, LogLine, Run, State
+from holdfast.store import shared
 from holdfast.store.protocol import (
     HOPS,
     NO_CURSORS,
@@ -110,12 +111,19 @@ class SqliteStore(TenantVerbs):
     async def transaction(self) -> AsyncIterator[transaction.SqliteTransaction]:
         await self._check()
         if self._path == MEMORY:
-            opened = transaction.on_writers_connection(self._path, self._writer)
+            opened = transaction.on_writers_connection(self._path, self._writer, self._clock)
         else:
-            opened = transaction.on_own_connection(self._path)
+            opened = transaction.on_own_connection(self._path, self._clock)
         async with opened as ours:
             yield ours
         self._tell({""})
+
+    async def shared(self, statement: str, *args: Any) -> list[dict[str, Any]]:
+        def work(session: Session) -> list[dict[str, Any]]:
+            found = session.connection.execute(shared.SQLITE[statement], shared.sqlite_values(args, session.now)).fetchall()
+            return [shared.from_sqlite(row) for row in found]
+
+        return await (self._write(work) if statement in shared.WRITING else self._read(work))
 
     async def clock_offset(self) -> float:
         return 0.0

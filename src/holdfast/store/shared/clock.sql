@@ -1,0 +1,2 @@
+-- name: clock_read
+SELECT :now AS now_at
