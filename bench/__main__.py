@@ -10,13 +10,21 @@ import msgspec
 import uvloop
 
 from bench import report
-from bench.metrics import drain, enqueue, flat, idle, latency, start
+from bench.metrics import drain, enqueue, flat, http, idle, latency, start
 from bench.noise import fdatasync_milliseconds
 from bench.places import Place, PostgresPlace, SqlitePlace
 from bench.plan import QUICK, Line, Plan
 
-METRICS: dict[str, Any] = {"enqueue": enqueue, "drain": drain, "latency": latency, "idle": idle, "start": start, "flat": flat}
-SLOW = {"idle", "flat"}
+METRICS: dict[str, Any] = {
+    "enqueue": enqueue,
+    "drain": drain,
+    "latency": latency,
+    "idle": idle,
+    "start": start,
+    "flat": flat,
+    "http": http,
+}
+SLOW = {"idle", "flat", "http"}
 """Left out of --quick unless asked for: a shorter window would see no heartbeat, and large tables take time to fill."""
 
 

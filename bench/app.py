@@ -13,7 +13,7 @@ started_after: list[float] = []
 def make_app(url: str | None = None) -> Holdfast:
     app = Holdfast(url)
 
-    @app.task
+    @app.task(expose="member")
     async def noop(number: int) -> None:
         return None
 

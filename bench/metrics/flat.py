@@ -62,7 +62,7 @@ async def measure(places: list[Place], plan: Plan) -> list[Line]:
         apps = {}
         for title, fills in scenes(plan).items():
             url = await place.fresh()
-            await _fill(url, fills)
+            await fill(url, fills)
             await place.settle(url)
             apps[title] = make_app(url)
         samples = [_cycles(app) for app in apps.values()]
@@ -78,7 +78,7 @@ async def measure(places: list[Place], plan: Plan) -> list[Line]:
     return lines
 
 
-async def _fill(url: str, fills: list[Fill]) -> None:
+async def fill(url: str, fills: list[Fill]) -> None:
     app = make_app(url)
     await app.tenants.set("full", limit=0)
     async with app.transaction() as tx:

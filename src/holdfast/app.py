@@ -7,7 +7,7 @@ import reprlib
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -19,13 +19,23 @@ from holdfast.errors import ConfigError, InvalidOption, JobCancelled, JobFailed,
 from holdfast.extension import Extension
 from holdfast.ids import is_uuid
 from holdfast.job import Event, Job, LogLine, Run, State
+from holdfast.limits.idempotency import Idempotency
+from holdfast.limits.rate import Rates
+from holdfast.people.keys import Keys
+from holdfast.people.members import Members
+from holdfast.people.projects import Projects
 from holdfast.portal import Portal
 from holdfast.processes.worker import Worker, WorkerEnd
 from holdfast.settings import Settings, load_settings, parse_database_url
+from holdfast.stats import Stats, stats_of
 from holdfast.store.protocol import JobFilter, Store, Transaction, WorkerRow
 from holdfast.task import NAME_CHARS_MAX, JobSpec, Task, TaskMaker
 from holdfast.tenants import Plans, Queues, Tenants
 from holdfast.why import Why, why_job, why_tenant
+
+if TYPE_CHECKING:
+    from holdfast.web.auth import Authenticate
+    from holdfast.web.server import Server
 
 T = TypeVar("T")
 
@@ -48,6 +58,12 @@ class Holdfast:
         self.tenants = Tenants(self)
         self.plans = Plans(self)
         self.queues = Queues(self)
+        self.rate = Rates(self)
+        self.limit = self.rate.define
+        self.idempotent = Idempotency(self)
+        self.keys = Keys(self)
+        self.members = Members(self)
+        self.projects = Projects(self)
         self._portal = Portal()
         self._workers: set[Worker] = set()
 
@@ -115,7 +131,10 @@ class Holdfast:
 
     async def enqueue(self, name: str, args: dict[str, Any] | None = None, **options: Any) -> Job[Any]:
         """By name, for callers that have no function at hand. The arguments are checked all the same."""
-        return await self.task_named(name).options(**options).enqueue(**(args or {}))
+        bound = self.task_named(name).options(**options)
+        # Not enqueue(**args): an argument may be called `self`.
+        spec = JobSpec(bound.task, bound.task.bind_arguments((), args or {}), bound.job_options)
+        return (await self.enqueue_jobs([spec], bound.tx))[0]
 
     async def enqueue_many(self, jobs: Sequence[JobSpec[Any]], *, tx: Any = None) -> list[Job[Any]]:
         """All of them or none, in one statement."""
@@ -143,21 +162,22 @@ class Holdfast:
 
     # -- look and act --------------------------------------------------------------------------------------------------
 
-    async def get(self, job_id: str) -> Job[Any]:
-        return self._ours(await self.store.job_get(_known_form(job_id)))
+    async def get(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
+        """`tenant`, here and below: only if it is this tenant's; else there is no such job."""
+        return self._ours(await self.store.job_get(_known_form(job_id), tenant=tenant))
 
     async def jobs(self, *, cursor: str | None = None, limit: int = 50, **where: Any) -> list[Job[Any]]:
         """Newest first. `where`: state, queue, task, tenant, project, tag, after, before."""
         if not 1 <= limit <= LIST_MAX:
             raise InvalidOption(f"limit must lie between 1 and {LIST_MAX}, not {limit}")
-        wanted = _filter_of(where)
+        wanted = job_filter(where)
         if cursor is not None and not is_uuid(cursor):
             raise InvalidOption(f"cursor must be the id of a job, not {reprlib.repr(cursor)}")
         return [self._ours(job) for job in await self.store.job_list(wanted, cursor=cursor, limit=limit)]
 
-    async def runs(self, job_id: str) -> list[Run]:
+    async def runs(self, job_id: str, *, tenant: str | None = None) -> list[Run]:
         """Every attempt, newest first."""
-        return await self.store.run_list(_known_form(job_id))
+        return await self.store.run_list(_known_form(job_id), tenant=tenant)
 
     async def events(self, job_id: str) -> list[Event]:
         return await self.store.event_list(job_id) if is_uuid(job_id) else []
@@ -173,16 +193,20 @@ class Holdfast:
         """What holds this tenant's jobs, in one sentence."""
         return await why_tenant(self.store, tenant)
 
+    async def stats(self, *, tenant: str | None = None) -> Stats:
+        """What waits and runs, how fast, and what needs attention; of one tenant, or of all."""
+        return await stats_of(self.store, self.settings, _text("tenant", tenant))
+
     async def workers(self) -> list[WorkerRow]:
         return await self.store.worker_list()
 
-    async def cancel(self, job_id: str, *, by: str | None = None) -> Job[Any]:
+    async def cancel(self, job_id: str, *, by: str | None = None, tenant: str | None = None) -> Job[Any]:
         """A queued job is cancelled at once; a running one is asked to stop and is *cancelling* until it does."""
-        return self._ours(await self.store.job_cancel(_known_form(job_id), _person(by)))
+        return self._ours(await self.store.job_cancel(_known_form(job_id), _person(by), tenant=tenant))
 
-    async def retry(self, job_id: str, *, by: str | None = None) -> Job[Any]:
+    async def retry(self, job_id: str, *, by: str | None = None, tenant: str | None = None) -> Job[Any]:
         """Queue a failed or cancelled job anew; its attempts start again at 0, its history stays."""
-        return self._ours(await self.store.job_retry_if_ended(_known_form(job_id), _person(by)))
+        return self._ours(await self.store.job_retry_if_ended(_known_form(job_id), _person(by), tenant=tenant))
 
     async def wait_for_result(self, job_id: str, *, timeout: float | None = None) -> Any:
         """What the task returned; raises JobFailed, JobCancelled or ResultTimeout."""
@@ -226,6 +250,9 @@ class Holdfast:
             raise InvalidOption(f"queues must be a list such as [{queues!r}]")
         for queue in queues or ():
             _text("a queue", queue)
+        for task in self.tasks.values():
+            if task.spec.rate is not None:
+                self.rate.named(task.spec.rate)  # better now than at its first job
         wanted = list(queues) if queues else sorted({task.spec.queue for task in self.tasks.values()}) or ["default"]
         return Worker(
             self,
@@ -264,6 +291,14 @@ class Holdfast:
         """Delete what is older than its retention."""
         return await prune.prune(self.store, self.settings)
 
+    def asgi(self, *, authenticate: Authenticate | None = None) -> Server:
+        """The HTTP API as an ASGI application: serve it, or mount it under any prefix. `authenticate` is the host's own login:
+        it takes a request and answers a `holdfast.web.access.Caller`, or None."""
+        from holdfast.web.auth import Authenticator
+        from holdfast.web.server import make_app
+
+        return make_app(self, Authenticator(self, authenticate))
+
     # -- the same for sync programs ------------------------------------------------------------------------------------
 
     def call_sync(self, work: Coroutine[Any, Any, T]) -> T:
@@ -299,7 +334,7 @@ class Holdfast:
         return self.call_sync(self.reap())
 
 
-def _filter_of(where: dict[str, Any]) -> JobFilter:
+def job_filter(where: dict[str, Any]) -> JobFilter:
     try:
         JobFilter(**where)  # refuses unknown names, which convert would pass over
         wanted = msgspec.convert(where, JobFilter)

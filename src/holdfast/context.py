@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast import codec
 from holdfast.errors import HoldfastError, InvalidOption, JobCancelled, LeaseLost
+from holdfast.limits.rate import Rates
 from holdfast.store.protocol import Claimed, Completion, Store
 from holdfast.tx import Caller, caller_of
 
@@ -35,6 +36,7 @@ class Platform(Protocol):
     """What a run asks of the Holdfast it belongs to."""
 
     store: Store
+    rate: Rates
 
     def call_sync(self, work: Coroutine[Any, Any, T]) -> T: ...
 

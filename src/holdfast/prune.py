@@ -23,6 +23,8 @@ async def prune(store: Store, settings: Settings) -> dict[str, int]:
     total: Counter[str] = Counter()
     for _ in range(BATCHES_MAX):
         gone = await store.prune(retention, limit=BATCH)
+        gone["idempotency_keys"] = len(await store.shared("idempotency_prune", BATCH))
+        gone["rate_buckets"] = len(await store.shared("rate_prune", BATCH))
         total.update(gone)
         if max(gone.values()) < BATCH:
             break

@@ -12,9 +12,9 @@ from collections.abc import Callable, Coroutine, Generator
 from enum import StrEnum
 from typing import Any, Protocol
 
-from holdfast import codec
+from holdfast import codec, tracing
 from holdfast.context import CurrentRun, Platform, current_run
-from holdfast.errors import Abort, HoldfastError, InvalidArguments, JobCancelled, RetryLater
+from holdfast.errors import Abort, HoldfastError, InvalidArguments, JobCancelled, RetryLater, Snooze, StorageUnavailable
 from holdfast.finish import ArgumentsUnfit, DeadlineExceeded, ResultUnusable, departure_of, one_line, release_of
 from holdfast.redact import redact
 from holdfast.runlog import RunBuffer, RunLogs
@@ -23,6 +23,14 @@ from holdfast.store.protocol import Claimed, Completion, Departure, Leaving
 from holdfast.task import Task
 
 TRACEBACK_CHARS_MAX = 20_000
+STORAGE_AWAY_SECONDS = 5.0
+COUNTED_AS = {
+    Leaving.RETRY: "retried",
+    Leaving.FAIL: "failed",
+    Leaving.SNOOZE: "snoozed",
+    Leaving.RELEASE: "released",
+    Leaving.CANCEL: "cancelled",
+}
 _HERE = os.path.dirname(__file__)
 _AROUND_THE_TASK = (__file__, os.path.join(_HERE, "processes", ""), os.path.dirname(asyncio.__file__))
 
@@ -61,8 +69,8 @@ class Attempt:
     """One run in this worker: the way between the task's code (as its Link) and the worker's parts."""
 
     __slots__ = (
-        "buffer", "cancelled", "cancelled_by", "claimed", "completed_in_tx", "ended", "host", "interrupted", "run",
-        "slot", "started", "task", "tell_child", "timer",
+        "buffer", "cancelled", "cancelled_by", "claimed", "completed_in_tx", "ended", "first_line", "host", "interrupted",
+        "outcome", "run", "seconds", "slot", "span", "started", "task", "tell_child", "timer",
     )  # fmt: skip
 
     def __init__(self, host: Host, task: Task[..., Any], claimed: Claimed) -> None:
@@ -79,6 +87,10 @@ class Attempt:
         self.slot: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.tell_child: Callable[[dict[str, Any]], None] | None = None
+        self.span: Any = None
+        self.outcome = "completed"
+        self.seconds = 0.0
+        self.first_line: float | None = None
         self.started = time.monotonic()
 
     # -- the task speaks
@@ -103,6 +115,7 @@ class Attempt:
     def _buffer(self) -> RunBuffer:
         if self.buffer is None:
             self.buffer = RunBuffer(self.claimed.id, self.claimed.run_id, self.host.settings)
+            self.first_line = time.monotonic()
         return self.buffer
 
     # -- the worker speaks
@@ -139,8 +152,11 @@ class Attempt:
 
 async def run_attempt(attempt: Attempt) -> Completion | Departure | None:
     """The outcome to be written, or None when the lease is gone and nothing may be written any more."""
+    attempt.span = tracing.start_run(attempt.claimed)
     try:
         arguments = load_arguments(attempt.task, attempt.claimed)
+        if attempt.task.spec.rate is not None:
+            await ask_rate_limit(attempt, attempt.task.spec.rate)
         start_deadline(attempt)
         value = await call(attempt, arguments)
         outcome: Completion | Departure | None = completion_of(attempt, value)
@@ -153,7 +169,24 @@ async def run_attempt(attempt: Attempt) -> Completion | Departure | None:
         attempt.slot.uncancel()
     if attempt.buffer is not None:
         await attempt.host.run_logs.close(attempt.buffer)
+    note_end(attempt, outcome)
     return outcome
+
+
+def note_end(attempt: Attempt, outcome: Completion | Departure | None) -> None:
+    """For those who count and trace."""
+    attempt.seconds = time.monotonic() - attempt.started
+    departure = outcome if isinstance(outcome, Departure) else None
+    if departure is not None:
+        attempt.outcome = "cancelled" if attempt.cancelled else COUNTED_AS[departure.how]
+    if attempt.span is None:
+        return
+    if departure is not None:
+        tracing.end_run(attempt.span, attempt.outcome, departure.error_code, departure.error_message)
+    elif outcome is None:
+        tracing.end_run(attempt.span, "lost", "lease_lost", "the job was taken from this worker")
+    else:
+        tracing.end_run(attempt.span, attempt.outcome, None, None)
 
 
 def load_arguments(task: Task[..., Any], claimed: Claimed) -> dict[str, Any]:
@@ -161,6 +194,19 @@ def load_arguments(task: Task[..., Any], claimed: Claimed) -> dict[str, Any]:
         return task.load_arguments(claimed.args)
     except InvalidArguments as error:
         raise ArgumentsUnfit(str(error)) from error
+
+
+async def ask_rate_limit(attempt: Attempt, name: str) -> None:
+    try:
+        taken = await attempt.host.platform.rate.take_for_job(name, attempt.claimed.id)
+    except StorageUnavailable:
+        raise Snooze(STORAGE_AWAY_SECONDS) from None  # nobody knows whether it may run, and that is not the job's fault
+    if taken is not None and not taken.allowed:
+        waits = attempt.task.spec.on_rate_limited == "wait"
+        whom = taken.kind if taken.kind != "total" else "everybody"
+        told = f"The rate limit {name} ({taken.limit} for the {whom}) is used up for another {taken.retry_after:.0f} s"
+        attempt.log("info" if waits else "warning", f"{told}{' - waiting' if waits else ''}")
+        taken.require()
 
 
 def start_deadline(attempt: Attempt) -> None:
@@ -176,6 +222,8 @@ async def call(attempt: Attempt, arguments: dict[str, Any]) -> Any:
         return await attempt.host.call_isolated(attempt)
     context = contextvars.copy_context()
     context.run(current_run.set, attempt.run)
+    if attempt.span is not None:
+        context.run(tracing.enter, attempt.span)
     if task.is_async:
         return await in_context(context, task.fn(**arguments))
     return await attempt.host.call_in_thread(lambda: context.run(task.fn, **arguments))

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -33,6 +33,8 @@ class _Rule(NamedTuple):
     above_least: bool = False
     optional: bool = False
     env_scale: float = 1.0
+    words: Callable[[str, Any], Any] | None = None
+    """For what is no number: checks a value under its label."""
 
 
 def _also_bare(*names: str) -> tuple[str, ...]:
@@ -62,8 +64,49 @@ def _count(default: int, *env: str) -> Any:
     )
 
 
+def _text(*env: str, right: str, chars_min: int = 1, secret: bool = False, pattern: str = ".+") -> Any:
+    """A text that need not be given. The value of a secret is in no message and no repr."""
+
+    def check(label: str, value: Any) -> str:
+        if isinstance(value, str) and len(value) >= chars_min and re.fullmatch(pattern, value, re.DOTALL):
+            return value
+        shown = "" if secret else f" is {redact(repr(value))[:80]}:"
+        raise ConfigError(f"{label}{shown} must be {right}.")
+
+    return _setting(None, _Rule(env, right, optional=True, words=check), shown=not secret)
+
+
+def _one_of(default: str, env: str, *words: str) -> Any:
+    right = " or ".join(words)
+
+    def check(label: str, value: Any) -> str:
+        if value not in words:
+            raise ConfigError(f"{label} is {redact(repr(value))[:80]}: it must be {right}.")
+        return str(value)
+
+    return _setting(default, _Rule((env,), right, words=check))
+
+
+def _switch(env: str) -> Any:
+    right = "true or false"
+
+    def check(label: str, value: Any) -> bool:
+        given = {"true": True, "1": True, "false": False, "0": False}.get(value.lower()) if isinstance(value, str) else value
+        if not isinstance(given, bool):
+            raise ConfigError(f"{label} is {redact(repr(value))[:80]}: it must be {right}.")
+        return given
+
+    return _setting(False, _Rule((env,), right, words=check))
+
+
+_CLAIM = "the place of a claim that only the issuer can set, for example app_metadata.organization"
+_CLAIM_PATTERN = r"(?!(raw_)?user_meta(_)?data)[^.\s]+(\.[^.\s]+)*"
+
 _FACTOR = _Rule(("HOLDFAST_SLA_FACTOR",), "a number above 0, for example 6", most=1_000_000.0, above_least=True)
-_DATABASE = _Rule(_also_bare("DATABASE_URL"), "a database URL")
+_API_RATE = _Rule(
+    ("HOLDFAST_API_RATE",), "a whole number of requests a minute, 0 for no limit, for example 1200", most=2**31 - 1, whole=True
+)
+_DATABASE = _Rule(_also_bare("DATABASE_URL"), "a database URL", words=lambda label, value: _checked_url(label, value))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,6 +139,46 @@ class Settings:
     log_line_bytes_max: int = _count(16_384, "HOLDFAST_LOG_LINE_BYTES_MAX")
     log_metadata_bytes_max: int = _count(65_536, "HOLDFAST_LOG_METADATA_BYTES_MAX")
     log_lines_max: int = _count(100_000, "HOLDFAST_LOG_LINES_MAX")
+    jwt_secret: str | None = _text(
+        "HOLDFAST_JWT_SECRET",
+        right="a secret of 32 characters or more, as whoever signs the tokens has it",
+        chars_min=32,
+        secret=True,
+    )
+    """Tokens are signed with HS256."""
+    jwks_url: str | None = _text(
+        "HOLDFAST_JWKS_URL",
+        right="the address of the public keys that sign tokens, beginning with https:// (http:// for this machine only)",
+        pattern=r"https://[^\s@]+|http://(localhost|127\.\d+\.\d+\.\d+|\[::1\])([:/][^\s@]*)?",
+    )
+    jwt_audience: str | None = _text("HOLDFAST_JWT_AUDIENCE", right="what tokens say in `aud`, for example authenticated")
+    jwt_issuer: str | None = _text("HOLDFAST_JWT_ISSUER", right="what tokens say in `iss`")
+    jwt_tenant_claim: str | None = _text("HOLDFAST_JWT_TENANT_CLAIM", right=_CLAIM, pattern=_CLAIM_PATTERN)
+    """Where tokens name the tenant, and below the role; else the members that Holdfast knows count."""
+    jwt_role_claim: str | None = _text("HOLDFAST_JWT_ROLE_CLAIM", right=_CLAIM, pattern=_CLAIM_PATTERN)
+    jwt_service_role: bool = _switch("HOLDFAST_JWT_SERVICE_ROLE")
+    """Whether a token whose `role` is `service_role` stands above all tenants."""
+    request_limit: float = _seconds(30.0, "HOLDFAST_REQUEST_LIMIT_SEC")
+    """How long the HTTP API takes for an answer at the most; open streams do not count."""
+    stream_check: float = _seconds(15.0, "HOLDFAST_STREAM_CHECK_SEC")
+    """How often it is asked again whether whoever watches a stream still may."""
+    idempotency_kept: float = _seconds(86_400.0, "HOLDFAST_IDEMPOTENCY_KEPT_SEC")
+    idempotency_lease: float = _seconds(30.0, "HOLDFAST_IDEMPOTENCY_LEASE_SEC")
+    api_rate: int = _setting(1_200, _API_RATE)
+    log_format: str = _one_of("console", "HOLDFAST_LOG_FORMAT", "console", "json")
+    """How processes write their log to standard error."""
+    metrics_public: bool = _switch("HOLDFAST_METRICS_PUBLIC")
+    """Whether anybody may read /metrics; else the service role and this host may."""
+    internal_api_key: str | None = _text(
+        *_also_bare("INTERNAL_API_KEY"), right="a secret of 16 characters or more", chars_min=16, secret=True
+    )
+    """What an outside cron sends as X-Internal-Api-Key to the recovery endpoint."""
+    qstash_current_signing_key: str | None = _text(
+        *_also_bare("QSTASH_CURRENT_SIGNING_KEY"), right="the current signing key of QStash", secret=True
+    )
+    qstash_next_signing_key: str | None = _text(
+        *_also_bare("QSTASH_NEXT_SIGNING_KEY"), right="the next signing key of QStash", secret=True
+    )
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
 
     def origin(self, field: str) -> str:
@@ -136,6 +219,7 @@ def load_settings(url: str | None = None, /, **overrides: Any) -> Settings:
         values["heartbeat"] = min(Settings.heartbeat, values["lease"] / 3)
     settings = Settings(**values, origins=origins)
     _check_heartbeat(settings)
+    _check_tokens(settings)
     return settings
 
 
@@ -160,8 +244,8 @@ def _read_file() -> tuple[str, dict[str, Any]]:
 
 def _from_environment(variable: str, rule: _Rule) -> Any:
     text = os.environ[variable].strip()
-    if rule is _DATABASE:
-        return _checked(variable, text, rule)
+    if rule.words is not None:
+        return rule.words(variable, text)
     try:
         value: float = int(text) if rule.whole else float(text) * rule.env_scale
     except ValueError:
@@ -170,10 +254,10 @@ def _from_environment(variable: str, rule: _Rule) -> Any:
 
 
 def _checked(label: str, value: Any, rule: _Rule) -> Any:
-    if rule is _DATABASE:
-        return _checked_url(label, value)
     if value is None and rule.optional:
         return None
+    if rule.words is not None:
+        return rule.words(label, value)
     wanted = int if rule.whole else (int, float)
     if not isinstance(value, wanted) or isinstance(value, bool):
         raise ConfigError(_wrong(label, value, rule))
@@ -240,6 +324,15 @@ def _check_heartbeat(settings: Settings) -> None:
         f"{heartbeat} is {settings.heartbeat:g} s and {lease} is {settings.lease:g} s, so a lease would run out between two "
         f"heartbeats: make the heartbeat shorter, for example {settings.lease / 3:.3g} s, or the lease longer."
     )
+
+
+def _check_tokens(settings: Settings) -> None:
+    if settings.jwt_secret and settings.jwks_url:
+        raise ConfigError("jwt_secret and jwks_url are both set: tokens are checked by one of them, so leave the other away.")
+    if (settings.jwt_tenant_claim is None) != (settings.jwt_role_claim is None):
+        raise ConfigError(
+            "jwt_tenant_claim and jwt_role_claim belong together: a token names the tenant and the role, or neither."
+        )
 
 
 # -- database URLs ---------------------------------------------------------------------------------------------------

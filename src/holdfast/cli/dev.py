@@ -50,6 +50,6 @@ def _prepare(call: Call) -> int:
 
 def _reap(call: Call) -> int:
     hf = app_for_database(call)
-    log_to_stderr()
+    log_to_stderr(hf.settings.log_format)
     asyncio.run(reap_until_stopped(hf, supervised=True))
     return 0

@@ -37,10 +37,13 @@ class Refused(errors.HoldfastError):
 EXIT_CODES: list[tuple[type[Exception], int]] = [
     (errors.UnknownTask, NOT_FOUND),
     (errors.JobNotFound, NOT_FOUND),
+    (errors.NotFound, NOT_FOUND),
     (RunNotFound, NOT_FOUND),
     (errors.DuplicateJob, REFUSED),
     (errors.QueueFull, REFUSED),
     (errors.JobConflict, REFUSED),
+    (errors.Conflict, REFUSED),
+    (errors.Forbidden, REFUSED),
     (Refused, REFUSED),
     (errors.ResultTimeout, TIMED_OUT),
     (errors.StorageError, STORAGE),

@@ -23,7 +23,7 @@ from holdfast.settings import parse_database_url
 def reaper(call: Call, once: bool, interval: float | None) -> None:
     """Bring back the jobs of dead workers; forget what is old."""
     hf = app_for_database(call)
-    log_to_stderr()
+    log_to_stderr(hf.settings.log_format)
     asyncio.run(_once(call, hf) if once else reap_until_stopped(hf, interval))
 
 

@@ -17,6 +17,7 @@ COMMANDS = (
     "dev",
     "worker",
     "reaper",
+    "server",
     "migrate",
     "doctor",
     "enqueue",
@@ -24,6 +25,8 @@ COMMANDS = (
     "tenants",
     "plans",
     "queues",
+    "keys",
+    "members",
     "completion",
 )
 """Each is an attribute of the module of its own name."""

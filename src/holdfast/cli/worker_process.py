@@ -60,7 +60,7 @@ class WorkerProcess:
 
     def _prepared_app(self) -> Holdfast:
         hf = app_with_tasks(self._call)
-        log_to_stderr()
+        log_to_stderr(hf.settings.log_format)
         if not hf.tasks:
             raise AppUnusable(f"{find_app_name(self._call)} has no tasks; is the module with the tasks imported by it?")
         if self._wish.grace is not None:

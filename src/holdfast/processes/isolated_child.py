@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast import tracing
 from holdfast.context import CurrentRun, Platform, current_run
 from holdfast.errors import ConfigError
 from holdfast.finish import departure_of, one_line
@@ -146,9 +147,13 @@ def _call(task: Task[..., Any], order: Order, link: ParentLink, platform: Platfo
         resource.setrlimit(resource.RLIMIT_DATA, (order.memory, order.memory))
     context = contextvars.copy_context()
     context.run(current_run.set, run)
-    if task.is_async:
-        return context.run(asyncio.run, task.fn(**arguments))
-    return context.run(task.fn, **arguments)
+    context.run(tracing.enter_carried, order.trace_context)
+    try:
+        if task.is_async:
+            return context.run(asyncio.run, task.fn(**arguments))
+        return context.run(task.fn, **arguments)
+    finally:
+        tracing.flush()  # here and not at the end: the worker kills this process as soon as it has the answer
 
 
 if __name__ == "__main__":

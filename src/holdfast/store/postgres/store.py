@@ -20,6 +20,8 @@ from holdfast.store.postgres import migrate, rows
 from holdfast.store.postgres.connections import Connection, Connections, breaks_constraint
 from holdfast.store.postgres.gather import Gathering
 from holdfast.store.postgres.listener import Listener
+from holdfast.store.postgres.lists import ListVerbs
+from holdfast.store.postgres.stats import StatsVerbs
 from holdfast.store.postgres.tenants import STATEMENTS as _SQL
 from holdfast.store.postgres.tenants import TenantVerbs
 from holdfast.store.protocol import (
@@ -33,7 +35,6 @@ from holdfast.store.protocol import (
     Departure,
     Held,
     Inserted,
-    JobFilter,
     NewJob,
     Reaped,
     Retention,
@@ -67,7 +68,7 @@ class PostgresTransaction:
         return await self.fetch(shared.POSTGRES[statement], *args, *_now_for(statement, self._clock))
 
 
-class PostgresStore(TenantVerbs):
+class PostgresStore(ListVerbs, TenantVerbs, StatsVerbs):
     name = "postgres"
 
     def __init__(self, url: str, *, clock: DatabaseClock | None = None, shown: str = "PostgreSQL") -> None:
@@ -109,6 +110,9 @@ class PostgresStore(TenantVerbs):
         await self._check()
         now = _now_for(statement, self._clock)
         return [dict(row) for row in await self._connections.fetch(shared.POSTGRES[statement], *args, *now)]
+
+    def shared_statement(self, statement: str, *args: Any) -> CallerStatement:
+        return shared.caller_statement_for_postgres(statement, (*args, *_now_for(statement, self._clock)))
 
     async def clock_offset(self) -> float:
         before = time.time()
@@ -226,22 +230,22 @@ class PostgresStore(TenantVerbs):
 
     # -- people act ----------------------------------------------------------------------------------------------------
 
-    async def job_cancel(self, job_id: str, by: str | None) -> Job[Any]:
-        verdict = await self._verdict("job_cancel", job_id, by)
+    async def job_cancel(self, job_id: str, by: str | None, *, tenant: str | None = None) -> Job[Any]:
+        verdict = await self._verdict("job_cancel", job_id, by, tenant)
         if verdict not in ("cancelled", "cancelling"):
             raise cancel_conflict(job_id, verdict)
         return await self.job_get(job_id)
 
-    async def job_retry_if_ended(self, job_id: str, by: str | None) -> Job[Any]:
-        verdict = await self._verdict("job_retry", job_id, by)
+    async def job_retry_if_ended(self, job_id: str, by: str | None, *, tenant: str | None = None) -> Job[Any]:
+        verdict = await self._verdict("job_retry", job_id, by, tenant)
         if verdict != "queued":
             raise retry_conflict(job_id, verdict)
         return await self.job_get(job_id)
 
-    async def _verdict(self, statement: str, job_id: str, by: str | None) -> str:
+    async def _verdict(self, statement: str, job_id: str, by: str | None, tenant: str | None) -> str:
         if not is_uuid(job_id):
             return "not_found"
-        (row,) = await self._fetch(statement, job_id, by, self._clock.now())
+        (row,) = await self._fetch(statement, job_id, by, self._clock.now(), tenant)
         return str(row[0])
 
     # -- rescue and forget ---------------------------------------------------------------------------------------------
@@ -278,27 +282,17 @@ class PostgresStore(TenantVerbs):
 
     # -- look ----------------------------------------------------------------------------------------------------------
 
-    async def job_get(self, job_id: str) -> Job[Any]:
-        found = await self._fetch("job_get", job_id) if is_uuid(job_id) else []
+    async def job_get(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
+        found = await self._fetch("job_get", job_id, tenant) if is_uuid(job_id) else []
         if not found:
             raise JobNotFound(f"There is no job {job_id}.")
         return rows.job_of(found[0])
 
-    async def job_list(self, where: JobFilter, *, cursor: str | None, limit: int) -> list[Job[Any]]:
-        w = where
-        found = await self._fetch(
-            "job_list", w.state, w.queue, w.task, w.tenant, w.project, w.tag, w.after, w.before, cursor, limit
-        )
-        return [rows.job_of(row) for row in found]
-
-    async def job_counts(self, cap: int = 10_000) -> dict[str, int]:
-        return {row[0]: row[1] for row in await self._fetch("job_counts", cap)}
-
     async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
         return [(row[0], row[1], row[2]) for row in await self._fetch("job_unserved", older_than, limit, self._clock.now())]
 
-    async def run_list(self, job_id: str) -> list[Run]:
-        job = await self.job_get(job_id)
+    async def run_list(self, job_id: str, *, tenant: str | None = None) -> list[Run]:
+        job = await self.job_get(job_id, tenant=tenant)
         older = [rows.run_of(row) for row in await self._fetch("run_list", job_id)]
         newest = current_run_of(job)
         return [newest, *(run for run in older if run.run_no != newest.run_no)] if newest else older

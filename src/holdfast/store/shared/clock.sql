@@ -1,2 +1,0 @@
--- name: clock_read
-SELECT :now AS now_at
