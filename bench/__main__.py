@@ -10,7 +10,7 @@ import msgspec
 import uvloop
 
 from bench import report
-from bench.metrics import drain, enqueue, flat, follow, idle, latency, logs, redact, start
+from bench.metrics import drain, enqueue, flat, follow, http, idle, latency, logs, redact, start
 from bench.noise import fdatasync_milliseconds
 from bench.places import Place, PostgresPlace, SqlitePlace
 from bench.plan import QUICK, Line, Plan
@@ -25,8 +25,9 @@ METRICS: dict[str, Any] = {
     "logs": logs,
     "follow": follow,
     "redact": redact,
+    "http": http,
 }
-SLOW = {"idle", "flat"}
+SLOW = {"idle", "flat", "http"}
 """Left out of --quick unless asked for: a shorter window would see no heartbeat, and large tables take time to fill."""
 
 

@@ -18,7 +18,7 @@ CHATTER_PER_SECOND = 1000
 def make_app(url: str | None = None) -> Holdfast:
     app = Holdfast(url)
 
-    @app.task
+    @app.task(expose="member")
     async def noop(number: int) -> None:
         return None
 

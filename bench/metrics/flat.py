@@ -63,7 +63,7 @@ async def measure(places: list[Place], plan: Plan) -> list[Line]:
         apps = {}
         for title, fills in scenes(plan).items():
             url = await place.fresh()
-            await _fill(url, fills)
+            await fill(url, fills)
             await place.settle(url)
             apps[title] = make_app(url)
         samples = [_cycles(app) for app in apps.values()]
@@ -87,7 +87,7 @@ async def measure(places: list[Place], plan: Plan) -> list[Line]:
 async def _claimed_since(place: Place, plan: Plan, open_elsewhere: AsyncExitStack) -> Holdfast:
     """Until that transaction ends, no entry of a claimed job can leave the index. SQLite knows nothing of the kind."""
     url = await place.fresh()
-    await _fill(url, [Fill(plan.flat_rows // 4 + CYCLE_JOBS * plan.runs)])
+    await fill(url, [Fill(plan.flat_rows // 4 + CYCLE_JOBS * plan.runs)])
     await place.settle(url)
     app = make_app(url)
     tx = await open_elsewhere.enter_async_context(app.transaction())
@@ -98,7 +98,7 @@ async def _claimed_since(place: Place, plan: Plan, open_elsewhere: AsyncExitStac
     return app
 
 
-async def _fill(url: str, fills: list[Fill]) -> None:
+async def fill(url: str, fills: list[Fill]) -> None:
     app = make_app(url)
     await app.tenants.set("full", limit=0)
     async with app.transaction() as tx:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast import codec
 from holdfast.errors import HoldfastError, InvalidOption, JobCancelled, LeaseLost, ResultTooLarge
+from holdfast.limits.rate import Rates
 from holdfast.outputlines import LineSplitter
 from holdfast.redact import REDACTED, redact, redact_json
 from holdfast.settings import Settings
@@ -55,6 +56,7 @@ class Platform(Protocol):
     """What a run asks of the Holdfast it belongs to."""
 
     store: Store
+    rate: Rates
     settings: Settings
 
     def call_sync(self, work: Coroutine[Any, Any, T]) -> T: ...

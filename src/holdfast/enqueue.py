@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast import tracing
 from holdfast.errors import DuplicateJob, InvalidOption
 from holdfast.ids import new_job_id, new_run_id
 from holdfast.job import Job, State
@@ -22,7 +23,12 @@ from holdfast.tx import Caller, caller_of
 
 
 def plan(specs: Sequence[JobSpec[Any]], settings: Settings) -> list[NewJob]:
-    return [_new_job(spec, settings) for spec in specs]
+    jobs = [_new_job(spec, settings) for spec in specs]
+    context = tracing.context_of_enqueue(jobs)
+    if context is not None:
+        for job in jobs:
+            job.trace_context = context
+    return jobs
 
 
 class Platform(Protocol):

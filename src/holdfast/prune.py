@@ -26,6 +26,8 @@ async def prune(store: Store, settings: Settings) -> dict[str, int]:
     give_up_at = time.monotonic() + SECONDS_MAX
     while time.monotonic() < give_up_at:
         gone = await store.prune(retention, limit=BATCH)
+        gone["idempotency_keys"] = len(await store.shared("idempotency_prune", BATCH))
+        gone["rate_buckets"] = len(await store.shared("rate_prune", BATCH))
         total.update(gone)
         if max(gone.values()) < BATCH:
             break

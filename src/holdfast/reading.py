@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 
 from holdfast import codec
-from holdfast.errors import InvalidOption
+from holdfast.errors import InvalidOption, JobNotFound
 from holdfast.ids import is_uuid
 from holdfast.job import Event, LogLine
-from holdfast.store.protocol import LogFilter, Store
+from holdfast.redact import redact
+from holdfast.store.protocol import JobFilter, LogFilter, Store
 
 LEVELS = ("info", "success", "warning", "error")
 LINES_MAX = 100_000
@@ -86,5 +87,33 @@ async def events_of_job(store: Store, job_id: str) -> list[Event]:
 def _checked(name: str, check: codec.Check, value: Any) -> Any:
     try:
         return check(value)
+    except ValueError as wrong:
+        raise InvalidOption(f"{name} must be {wrong}, not {reprlib.repr(value)}") from None
+
+
+def job_filter(where: dict[str, Any]) -> JobFilter:
+    try:
+        JobFilter(**where)  # refuses unknown names, which convert would pass over
+        wanted = msgspec.convert(where, JobFilter)
+    except (TypeError, ValueError) as error:
+        raise InvalidOption(f"jobs cannot be filtered like this: {error}") from None
+    for name in ("queue", "task", "tenant", "project", "tag"):
+        text(name, getattr(wanted, name))
+    return wanted
+
+
+def known_form(job_id: str) -> str:
+    if not is_uuid(job_id):
+        raise JobNotFound(f"There is no job {reprlib.repr(job_id)}.")
+    return job_id
+
+
+def person(by: str | None) -> str | None:
+    return None if by is None else redact(text("by", by) or "")
+
+
+def text(name: str, value: str | None) -> str | None:
+    try:
+        return None if value is None else str(codec.text(NAME_CHARS_MAX)(value))
     except ValueError as wrong:
         raise InvalidOption(f"{name} must be {wrong}, not {reprlib.repr(value)}") from None

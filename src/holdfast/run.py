@@ -13,9 +13,9 @@ from collections.abc import Callable, Coroutine, Generator
 from enum import StrEnum
 from typing import Any, Protocol
 
-from holdfast import capture, codec
+from holdfast import capture, codec, tracing
 from holdfast.context import CurrentRun, Platform, current_run
-from holdfast.errors import Abort, HoldfastError, InvalidArguments, JobCancelled, RetryLater
+from holdfast.errors import Abort, HoldfastError, InvalidArguments, JobCancelled, RetryLater, Snooze, StorageUnavailable
 from holdfast.finish import ArgumentsUnfit, DeadlineExceeded, ResultUnusable, departure_of, one_line, release_of
 from holdfast.logdesk import RunBuffer
 from holdfast.logtext import Said
@@ -28,6 +28,14 @@ from holdfast.task import Task
 
 TRACEBACK_CHARS_MAX = 20_000
 _opening = threading.Lock()
+STORAGE_AWAY_SECONDS = 5.0
+COUNTED_AS = {
+    Leaving.RETRY: "retried",
+    Leaving.FAIL: "failed",
+    Leaving.SNOOZE: "snoozed",
+    Leaving.RELEASE: "released",
+    Leaving.CANCEL: "cancelled",
+}
 _HERE = os.path.dirname(__file__)
 _AROUND_THE_TASK = (__file__, os.path.join(_HERE, "processes", ""), os.path.dirname(asyncio.__file__))
 
@@ -66,8 +74,8 @@ class Attempt:
     """One run in this worker: the way between the task's code (as its Link) and the worker's parts."""
 
     __slots__ = (
-        "buffer", "cancelled", "cancelled_by", "claimed", "completed_in_tx", "ended", "host", "interrupted", "prints", "run",
-        "slot", "started", "task", "tell_child", "timer",
+        "buffer", "cancelled", "cancelled_by", "claimed", "completed_in_tx", "ended", "first_line", "host", "interrupted",
+        "outcome", "prints", "run", "seconds", "slot", "span", "started", "task", "tell_child", "timer",
     )  # fmt: skip
 
     def __init__(self, host: Host, task: Task[..., Any], claimed: Claimed) -> None:
@@ -85,6 +93,10 @@ class Attempt:
         self.slot: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.tell_child: Callable[[dict[str, Any]], None] | None = None
+        self.span: Any = None
+        self.outcome = "completed"
+        self.seconds = 0.0
+        self.first_line: float | None = None
         self.started = time.monotonic()
 
     # -- the task speaks
@@ -133,6 +145,7 @@ class Attempt:
         with _opening:  # the first lines may come from several threads
             if self.buffer is None:
                 self.buffer = self.host.run_logs.open(self.claimed.id, self.claimed.run_id)
+                self.first_line = time.monotonic()
             return self.buffer
 
     def end_prints(self) -> None:
@@ -178,8 +191,11 @@ class Attempt:
 
 async def run_attempt(attempt: Attempt) -> Completion | Departure | None:
     """The outcome to be written, or None when the lease is gone and nothing may be written any more."""
+    attempt.span = tracing.start_run(attempt.claimed)
     try:
         arguments = load_arguments(attempt.task, attempt.claimed)
+        if attempt.task.spec.rate is not None:
+            await ask_rate_limit(attempt, attempt.task.spec.rate)
         start_deadline(attempt)
         value = await call(attempt, arguments)
         outcome: Completion | Departure | None = completion_of(attempt, value)
@@ -191,7 +207,24 @@ async def run_attempt(attempt: Attempt) -> Completion | Departure | None:
     while attempt.slot is not None and attempt.slot.cancelling():
         attempt.slot.uncancel()
     await attempt.close_log()
+    note_end(attempt, outcome)
     return outcome
+
+
+def note_end(attempt: Attempt, outcome: Completion | Departure | None) -> None:
+    """For those who count and trace."""
+    attempt.seconds = time.monotonic() - attempt.started
+    departure = outcome if isinstance(outcome, Departure) else None
+    if departure is not None:
+        attempt.outcome = "cancelled" if attempt.cancelled else COUNTED_AS[departure.how]
+    if attempt.span is None:
+        return
+    if departure is not None:
+        tracing.end_run(attempt.span, attempt.outcome, departure.error_code, departure.error_message)
+    elif outcome is None:
+        tracing.end_run(attempt.span, "lost", "lease_lost", "the job was taken from this worker")
+    else:
+        tracing.end_run(attempt.span, attempt.outcome, None, None)
 
 
 def load_arguments(task: Task[..., Any], claimed: Claimed) -> dict[str, Any]:
@@ -199,6 +232,19 @@ def load_arguments(task: Task[..., Any], claimed: Claimed) -> dict[str, Any]:
         return task.load_arguments(claimed.args)
     except InvalidArguments as error:
         raise ArgumentsUnfit(str(error)) from error
+
+
+async def ask_rate_limit(attempt: Attempt, name: str) -> None:
+    try:
+        taken = await attempt.host.platform.rate.take_for_job(name, attempt.claimed.id)
+    except StorageUnavailable:
+        raise Snooze(STORAGE_AWAY_SECONDS) from None  # nobody knows whether it may run, and that is not the job's fault
+    if taken is not None and not taken.allowed:
+        waits = attempt.task.spec.on_rate_limited == "wait"
+        whom = taken.kind if taken.kind != "total" else "everybody"
+        told = f"The rate limit {name} ({taken.limit} for the {whom}) is used up for another {taken.retry_after:.0f} s"
+        attempt.log("info" if waits else "warning", f"{told}{' - waiting' if waits else ''}")
+        taken.require()
 
 
 def start_deadline(attempt: Attempt) -> None:
@@ -214,6 +260,8 @@ async def call(attempt: Attempt, arguments: dict[str, Any]) -> Any:
         return await attempt.host.call_isolated(attempt)
     context = contextvars.copy_context()
     context.run(current_run.set, attempt.run)
+    if attempt.span is not None:
+        context.run(tracing.enter, attempt.span)
     if "print" in task.spec.capture:
         with capture.prints_watched(attempt.end_prints):
             return await call_here(attempt, context, arguments)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.database_url import parse_database_url
 from holdfast.errors import ConfigError
-from holdfast.settings import Settings, load_settings, parse_database_url
+from holdfast.settings import Settings, load_settings
 
 OLDER = ("DATABASE_URL", "_SEC", "_MAX_ATTEMPTS", "_SLA_FACTOR", "QUEUE_RETRY_BACKOFF_MS_BASE", "QUEUE_RETRY_BACKOFF_MS_MAX")
 

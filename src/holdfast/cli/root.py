@@ -17,6 +17,7 @@ COMMANDS = (
     "dev",
     "worker",
     "reaper",
+    "server",
     "migrate",
     "doctor",
     "enqueue",
@@ -25,6 +26,8 @@ COMMANDS = (
     "tenants",
     "plans",
     "queues",
+    "keys",
+    "members",
     "completion",
 )
 """Each is an attribute of the module of its own name."""

@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast import tracing
 from holdfast.context import OUTPUT_BYTES
 from holdfast.finish import ProcessDied
 from holdfast.logtext import Said
@@ -42,6 +43,7 @@ class Order(msgspec.Struct):
     search_path: list[str]
     memory: int | None
     claimed: Claimed
+    trace_context: str | None = None
 
 
 def frame(message: object) -> bytes:
@@ -113,7 +115,8 @@ def _order_of(attempt: Attempt) -> Order:
     while hasattr(fn, "__wrapped__"):
         fn = fn.__wrapped__
     main_path = getattr(sys.modules["__main__"], "__file__", None) if fn.__module__ == "__main__" else None
-    return Order(fn.__module__, main_path, fn.__qualname__, list(sys.path), attempt.task.spec.memory, attempt.claimed)
+    memory, span = attempt.task.spec.memory, tracing.carried(attempt.span)
+    return Order(fn.__module__, main_path, fn.__qualname__, list(sys.path), memory, attempt.claimed, span)
 
 
 async def _listen(attempt: Attempt, reader: asyncio.StreamReader) -> dict[str, Any] | None:

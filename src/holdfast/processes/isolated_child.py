@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast import tracing
 from holdfast.capture import NOTHING, level_of, watch_logging
 from holdfast.console import guard_console
 from holdfast.context import CurrentRun, Platform, current_run
@@ -175,9 +176,13 @@ def _call(task: Task[..., Any], order: Order, link: ParentLink, platform: Platfo
         resource.setrlimit(resource.RLIMIT_DATA, (order.memory, order.memory))
     context = contextvars.copy_context()
     context.run(current_run.set, run)
-    if task.is_async:
-        return context.run(asyncio.run, task.fn(**arguments))
-    return context.run(task.fn, **arguments)
+    context.run(tracing.enter_carried, order.trace_context)
+    try:
+        if task.is_async:
+            return context.run(asyncio.run, task.fn(**arguments))
+        return context.run(task.fn, **arguments)
+    finally:
+        tracing.flush()  # here and not at the end: the worker kills this process as soon as it has the answer
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from holdfast.run import Attempt, Interrupt, run_attempt
 from holdfast.runlog import RunLogs
 from holdfast.settings import Settings
 from holdfast.store.protocol import TENANT_MARK, Beat, Claimed, Completion, Held, Store, WorkerRow
+from holdfast.tally import Tallies
 from holdfast.task import Task
 from holdfast.version import VERSION
 
@@ -84,6 +85,7 @@ class Worker:
         self._draining = False
         self._in_a_hurry = False
         self._done_jobs = 0
+        self._tallies = Tallies()
         self._threads = TaskThreads(concurrency)
         self._cancel_look: asyncio.TimerHandle | None = None
         self._run_ended = asyncio.Event()
@@ -108,7 +110,7 @@ class Worker:
         self._heart = Heart(self)
         if any(task.spec.capture for task in self._tasks.values()):
             watch_logging()
-        helpers = [asyncio.create_task(self._finisher.run())]
+        helpers = [asyncio.create_task(work) for work in (self._finisher.run(), self._send_tallies_now_and_then())]
         if self._reap:
             helpers.append(asyncio.create_task(self._reap_now_and_then()))
         unlisten = await self.store.listen(self._heard)
@@ -126,6 +128,7 @@ class Worker:
             self._heart.stop()
             await unlisten()
             await self._heart.stopped()
+            await self._tallies.send(self.store)
             await self.run_logs.stop()
             with contextlib.suppress(StorageError):
                 await self.store.worker_remove(self.id)
@@ -186,6 +189,7 @@ class Worker:
         return bool(self.running or self._slots.waiting or self._finisher.pending)
 
     def offer(self, jobs: list[Claimed]) -> None:
+        self._tallies.claimed(job.queue for job in jobs)
         self._slots.offer(jobs)
 
     def give_back_unknown(self, leases: list[Beat]) -> None:
@@ -232,10 +236,23 @@ class Worker:
             claimed = attempt.claimed
             log.warning("Job %s (%s) was taken from this worker; what its run did is lost.", claimed.id, claimed.task)
         if attempt is not None:
+            if accepted or attempt.completed_in_tx:
+                self._count(attempt)
             self._claimer.freed(attempt.claimed.queue, attempt.claimed.tenant)
         if not self.running:
             self._claimer.wake()
             self._run_ended.set()
+
+    def _count(self, attempt: Attempt) -> None:
+        claimed, first_line = attempt.claimed, None
+        if attempt.first_line is not None and claimed.run_no == 1:
+            first_line = claimed.waited_seconds + attempt.first_line - attempt.started
+        self._tallies.ended(claimed.queue, attempt.outcome, claimed.waited_seconds, attempt.seconds, first_line)
+
+    async def _send_tallies_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.heartbeat)
+            await self._tallies.send(self.store)
 
     async def call_in_thread(self, fn: Callable[[], Any]) -> Any:
         return await self._threads.call(fn)

@@ -223,7 +223,8 @@ CREATE OR REPLACE FUNCTION holdfast.job_claim_v3(
     p_worker text, p_machine text, p_queues text[], p_tasks text[], p_limit integer, p_cursors text[], p_hops integer,
     p_hints text[], p_behind uuid[], p_now timestamptz)
 RETURNS TABLE (id uuid, run_id uuid, run_no integer, task text, args text, attempt integer, max_attempts integer, queue text,
-               tenant text, order_key text, lease_seconds double precision, timeout_seconds double precision, seconds double precision)
+               tenant text, order_key text, lease_seconds double precision, timeout_seconds double precision, seconds double precision,
+               trace_context text)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -345,9 +346,9 @@ BEGIN
                            error_code = NULL, error_message = NULL
                      WHERE j.ctid = ANY (v_rows)
                     RETURNING j.id, j.run_id, j.run_no, j.task, j.args::text AS args, j.attempt, j.max_attempts, j.queue, j.tenant,
-                              j.order_key, j.lease_seconds, j.timeout_seconds, j.priority, j.run_at, j.seq)
+                              j.order_key, j.lease_seconds, j.timeout_seconds, j.priority, j.run_at, j.seq, j.trace_context)
                 SELECT t.id, t.run_id, t.run_no, t.task, t.args, t.attempt, t.max_attempts, t.queue, t.tenant, t.order_key,
-                       t.lease_seconds, t.timeout_seconds, extract(epoch FROM v_now - t.run_at)::double precision
+                       t.lease_seconds, t.timeout_seconds, extract(epoch FROM v_now - t.run_at)::double precision, t.trace_context
                   FROM taken t ORDER BY t.priority DESC, t.run_at, t.seq;
                 GET DIAGNOSTICS v_taken = ROW_COUNT;
                 v_room := v_room - v_taken;
@@ -377,7 +378,7 @@ BEGIN
         v_missed := v_missed OR NOT v_around;
         RETURN QUERY SELECT NULL::uuid, CASE WHEN v_room <= 0 THEN v_last END, v_wrapped::integer + v_around::integer, v_cursor,
             ''::text, v_busy::integer + 2 * v_held::integer, v_full::integer, v_queue, NULL::text, NULL::text,
-            v_seconds, NULL::double precision, NULL::double precision;
+            v_seconds, NULL::double precision, NULL::double precision, NULL::text;
     END LOOP;
 
     IF v_left > 0 THEN
@@ -385,7 +386,7 @@ BEGIN
             0::double precision, NULL::double precision,
             CASE WHEN v_parked >= 1000 OR (v_lifted AND v_missed) THEN 0
                  ELSE (SELECT greatest(0, extract(epoch FROM j.run_at - v_now)) FROM holdfast.jobs j
-                        WHERE j.state = 'queued' AND j.hold = 'time' ORDER BY j.run_at LIMIT 1) END::double precision;
+                        WHERE j.state = 'queued' AND j.hold = 'time' ORDER BY j.run_at LIMIT 1) END::double precision, NULL::text;
     END IF;
 END $$;
 
@@ -673,6 +674,40 @@ BEGIN
     RETURN 'cancelled';
 END $$;
 
+-- Cancels those of these jobs that can still be cancelled; their ids. Rows first, then the locks of all ordering keys at once:
+-- one cancel after the other in one transaction would take them in turns, and could wait for somebody who waits for us.
+CREATE OR REPLACE FUNCTION holdfast.jobs_cancel_v1(p_ids uuid[], p_by text, p_now timestamptz) RETURNS SETOF uuid
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now timestamptz := coalesce(p_now, clock_timestamp());
+    v_queued uuid[];
+    v_running uuid[];
+    v_tenants text[];
+    v_keys text[];
+BEGIN
+    WITH locked AS (
+        SELECT j.id, j.state, j.tenant, j.order_key, j.hold FROM holdfast.jobs j
+         WHERE j.id = ANY (p_ids) AND j.state IN ('queued', 'running') AND j.cancel_requested_at IS NULL
+         ORDER BY j.id FOR UPDATE)
+    SELECT array_agg(l.id) FILTER (WHERE l.state = 'queued'), array_agg(l.id) FILTER (WHERE l.state = 'running'),
+           array_agg(l.tenant) FILTER (WHERE l.state = 'queued' AND l.order_key IS NOT NULL AND l.hold IS DISTINCT FROM 'order'),
+           array_agg(l.order_key) FILTER (WHERE l.state = 'queued' AND l.order_key IS NOT NULL AND l.hold IS DISTINCT FROM 'order')
+      INTO v_queued, v_running, v_tenants, v_keys FROM locked l;
+    UPDATE holdfast.jobs j
+       SET cancel_requested_at = v_now, cancel_requested_by = p_by, updated_at = v_now, hold = NULL,
+           state = CASE j.state WHEN 'queued' THEN 'cancelled' ELSE j.state END,
+           finished_at = CASE j.state WHEN 'queued' THEN v_now END
+     WHERE j.id = ANY (v_queued || v_running);
+    INSERT INTO holdfast.events (job_id, tenant, type, actor, at)
+    SELECT j.id, j.tenant, CASE j.state WHEN 'cancelled' THEN 'job.cancelled' ELSE 'job.cancel_requested' END, p_by, v_now
+      FROM holdfast.jobs j WHERE j.id = ANY (v_queued || v_running);
+    PERFORM pg_notify('holdfast', 'cancel:' || r.id) FROM unnest(v_running) AS r (id);
+    IF v_keys IS NOT NULL THEN
+        PERFORM holdfast.order_release_v1(v_tenants, v_keys);
+    END IF;
+    RETURN QUERY SELECT unnest(v_queued || v_running);
+END $$;
+
 -- What became of a manual retry: `queued`, `not_found`, or why not.
 CREATE OR REPLACE FUNCTION holdfast.job_retry_v1(p_id uuid, p_by text, p_now timestamptz) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -706,4 +741,67 @@ BEGIN
     RETURN 'queued';
 EXCEPTION WHEN unique_violation THEN
     RETURN 'duplicate_active';
+END $$;
+
+-- What is in the queues, for people and alerts: bounded by p_cap rows per queue or per kind, whatever there is.
+CREATE OR REPLACE FUNCTION holdfast.queue_stats_v1(p_tenant text, p_grace double precision, p_cap integer, p_now timestamptz)
+RETURNS TABLE (kind text, queue text, n bigint, stuck bigint, slow bigint, oldest double precision)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_now   timestamptz := coalesce(p_now, clock_timestamp());
+    v_queue text;
+BEGIN
+    SELECT j.queue INTO v_queue FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL ORDER BY j.queue LIMIT 1;
+    FOR v_no IN 1 .. 200 LOOP
+        EXIT WHEN v_queue IS NULL;
+        IF p_tenant IS NULL THEN
+            RETURN QUERY SELECT 'waiting', v_queue, count(*), 0::bigint, 0::bigint, extract(epoch FROM v_now - min(w.run_at))::double precision
+              FROM (SELECT j.run_at FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue = v_queue
+                     ORDER BY j.queue, coalesce(j.tenant, ''), j.priority DESC, j.run_at LIMIT p_cap) AS w;
+        ELSE
+            RETURN QUERY SELECT 'waiting', v_queue, count(*), 0::bigint, 0::bigint, extract(epoch FROM v_now - min(w.run_at))::double precision
+              FROM (SELECT j.run_at FROM holdfast.jobs j
+                     WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue = v_queue AND coalesce(j.tenant, '') = p_tenant
+                     ORDER BY j.priority DESC, j.run_at LIMIT p_cap) AS w;
+        END IF;
+        SELECT min(j.queue) INTO v_queue FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue > v_queue;
+    END LOOP;
+    RETURN QUERY SELECT CASE WHEN s.run_at > v_now THEN 'scheduled' ELSE 'waiting' END, s.queue, count(*), 0::bigint, 0::bigint,
+           extract(epoch FROM v_now - min(s.run_at))::double precision
+      FROM (SELECT j.queue, j.run_at, j.tenant FROM holdfast.jobs j
+             WHERE j.state = 'queued' AND j.hold = 'time' ORDER BY j.run_at LIMIT p_cap) AS s
+     WHERE p_tenant IS NULL OR s.tenant = p_tenant GROUP BY 1, 2;
+    RETURN QUERY SELECT 'ordered', o.queue, count(*), 0::bigint, 0::bigint, NULL::double precision
+      FROM (SELECT j.queue, j.hold, j.state, j.tenant FROM holdfast.jobs j
+             WHERE j.order_key IS NOT NULL AND (j.state IN ('queued', 'running') OR (j.state = 'failed' AND j.order_blocks))
+             ORDER BY coalesce(j.tenant, ''), j.order_key, j.seq LIMIT p_cap) AS o
+     WHERE o.hold = 'order' AND (p_tenant IS NULL OR o.tenant = p_tenant) GROUP BY 2;
+    RETURN QUERY SELECT 'running', r.queue, count(*),
+           count(*) FILTER (WHERE r.lease_expires_at < v_now OR r.deadline < v_now - make_interval(secs => p_grace)),
+           count(*) FILTER (WHERE r.started_at < v_now - make_interval(secs => coalesce(r.expected_seconds, 300))), NULL::double precision
+      FROM (SELECT j.* FROM holdfast.jobs j
+             WHERE j.state = 'running' AND j.locked_by IS NOT NULL
+               AND coalesce(j.tenant, '') >= coalesce(p_tenant, '') AND (p_tenant IS NULL OR coalesce(j.tenant, '') <= p_tenant)
+             ORDER BY coalesce(j.tenant, ''), j.queue LIMIT p_cap) AS r
+     WHERE p_tenant IS NULL OR r.tenant = p_tenant GROUP BY 2;
+END $$;
+
+-- Of completed jobs there is no index, because every completion would pay for it: the oldest jobs are looked at instead.
+CREATE OR REPLACE FUNCTION holdfast.job_counts_v1(p_tenant text, p_cap integer) RETURNS TABLE (state text, n bigint)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT CASE WHEN q.kind = 'running' THEN 'running' ELSE 'queued' END, least(p_cap, sum(q.n))::bigint
+      FROM holdfast.queue_stats_v1(p_tenant, 0, p_cap, NULL) AS q GROUP BY 1;
+    IF p_tenant IS NOT NULL THEN
+        RETURN QUERY SELECT e.state, (SELECT count(*) FROM (SELECT 1 FROM holdfast.jobs k WHERE k.tenant = p_tenant AND k.state = e.state
+                                                             ORDER BY k.id LIMIT p_cap) AS j)
+                       FROM unnest(ARRAY['completed', 'failed', 'cancelled']) AS e (state);
+        RETURN;
+    END IF;
+    RETURN QUERY SELECT 'completed', count(*) FROM (SELECT k.state FROM holdfast.jobs k ORDER BY k.id LIMIT p_cap) AS j WHERE j.state = 'completed';
+    RETURN QUERY SELECT 'failed', count(*) FROM (SELECT 1 FROM holdfast.jobs k WHERE k.state = 'failed' LIMIT p_cap) AS j;
+    RETURN QUERY SELECT 'cancelled', count(*) FROM (SELECT 1 FROM holdfast.jobs k WHERE k.state = 'cancelled' LIMIT p_cap) AS j;
 END $$;

@@ -60,10 +60,13 @@ SELECT CAST(unnest(holdfast.job_complete_v1(ARRAY[c.id], ARRAY[c.run_id], ARRAY[
 SELECT run_id, state FROM holdfast.job_leave_v1($1, $2)
 
 -- name: job_cancel
-SELECT holdfast.job_cancel_v1($1, $2, $3)
+-- A job's tenant never changes: it can be looked at first, without a lock.
+SELECT CASE WHEN $4::text IS NULL OR EXISTS (SELECT 1 FROM holdfast.jobs WHERE id = $1 AND tenant = $4)
+            THEN holdfast.job_cancel_v1($1, $2, $3) ELSE 'not_found' END
 
 -- name: job_retry
-SELECT holdfast.job_retry_v1($1, $2, $3)
+SELECT CASE WHEN $4::text IS NULL OR EXISTS (SELECT 1 FROM holdfast.jobs WHERE id = $1 AND tenant = $4)
+            THEN holdfast.job_retry_v1($1, $2, $3) ELSE 'not_found' END
 
 -- name: job_reap
 SELECT id::text, queue, task, tenant, attempt, state, reason, locked_by, stage FROM holdfast.job_reap_v1($1, $2, $3, $4, $5)
@@ -93,24 +96,7 @@ SELECT id::text, queue, task, state, run_id::text, attempt, max_attempts, run_no
        expected_seconds AS expected_duration, stage, progress, cancel_requested_at, cancel_requested_by, error_code,
        error_message, result::text AS output, tags, meta::text, enqueued_by, trace_context, created_at, started_at, finished_at,
        updated_at
-  FROM holdfast.jobs WHERE id = $1
-
--- name: job_list
-SELECT id::text, queue, task, state, run_id::text, attempt, max_attempts, run_no, priority, tenant, project, actor, args::text, hold,
-       run_at, unique_key, order_key, locked_by, machine_id, lease_expires_at, last_heartbeat_at, deadline,
-       expected_seconds AS expected_duration, stage, progress, cancel_requested_at, cancel_requested_by, error_code,
-       error_message, result::text AS output, tags, meta::text, enqueued_by, trace_context, created_at, started_at, finished_at,
-       updated_at
-  FROM holdfast.jobs
- WHERE ($1::text IS NULL OR state = $1) AND ($2::text IS NULL OR queue = $2) AND ($3::text IS NULL OR task = $3)
-   AND ($4::text IS NULL OR tenant = $4) AND ($5::text IS NULL OR project = $5) AND ($6::text IS NULL OR $6 = ANY (tags))
-   AND ($7::timestamptz IS NULL OR created_at >= $7) AND ($8::timestamptz IS NULL OR created_at < $8)
-   AND ($9::uuid IS NULL OR id < $9)
- ORDER BY id DESC LIMIT $10
-
--- name: job_counts
-SELECT s.state, (SELECT count(*) FROM (SELECT 1 FROM holdfast.jobs j WHERE j.state = s.state LIMIT $1) AS capped)
-  FROM unnest(ARRAY['queued', 'running', 'completed', 'failed', 'cancelled']) AS s (state)
+  FROM holdfast.jobs WHERE id = $1 AND ($2::text IS NULL OR tenant = $2)
 
 -- name: job_unserved
 SELECT waiting.queue, waiting.task, count(*)

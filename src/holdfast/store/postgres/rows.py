@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.job import Event, Hold, Job, LogLine, Run, State
-from holdfast.store.protocol import Claim, Claimed, Turn, WorkerRow
+from holdfast.store.protocol import Claim, Claimed, Glance, Turn, WorkerRow
 
 _decode = msgspec.json.decode
 
@@ -21,6 +21,10 @@ def job_of(row: Any) -> Job[Any]:
     fields["tags"] = list(fields["tags"] or ())
     fields["meta"] = _decode(fields["meta"]) if fields["meta"] else {}
     return Job(**fields)
+
+
+def glance_of(row: Any) -> Glance:
+    return Glance(**{**dict(row), "state": State(row["state"]), "hold": Hold(row["hold"]) if row["hold"] else None})
 
 
 def run_of(row: Any) -> Run:

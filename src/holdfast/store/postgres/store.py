@@ -14,13 +14,16 @@ from holdfast.clock import DatabaseClock
 from holdfast.errors import JobNotFound, StorageError
 from holdfast.ids import first_job_id_at, is_uuid
 from holdfast.job import Job, Run, State, current_run_of
+from holdfast.store import shared
 from holdfast.store.outcomes import cancel_conflict, retry_conflict
 from holdfast.store.postgres import migrate, rows
 from holdfast.store.postgres.beginnings import Beginnings
 from holdfast.store.postgres.connections import Connection, Connections, breaks_constraint
 from holdfast.store.postgres.gather import Gathering
 from holdfast.store.postgres.listener import Listener
+from holdfast.store.postgres.lists import ListVerbs
 from holdfast.store.postgres.logs import LogVerbs
+from holdfast.store.postgres.stats import StatsVerbs
 from holdfast.store.postgres.tenants import STATEMENTS as _SQL
 from holdfast.store.postgres.tenants import TenantVerbs
 from holdfast.store.protocol import (
@@ -34,7 +37,6 @@ from holdfast.store.protocol import (
     Departure,
     Held,
     Inserted,
-    JobFilter,
     NewJob,
     Reaped,
     Retention,
@@ -51,9 +53,10 @@ class PostgresTransaction:
 
     store_kind = "postgres"
 
-    def __init__(self, connection: Connection, connections: Connections) -> None:
+    def __init__(self, connection: Connection, connections: Connections, clock: DatabaseClock) -> None:
         self.connection = connection
         self._connections = connections
+        self._clock = clock
 
     async def execute(self, sql: str, *args: Any) -> None:
         with self._connections.errors_translated():
@@ -63,8 +66,11 @@ class PostgresTransaction:
         with self._connections.errors_translated():
             return [dict(row) for row in await self.connection.fetch(sql, *args)]
 
+    async def shared(self, statement: str, *args: Any) -> list[dict[str, Any]]:
+        return await self.fetch(shared.POSTGRES[statement], *args, *_now_for(statement, self._clock))
 
-class PostgresStore(TenantVerbs, LogVerbs):
+
+class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
     name = "postgres"
 
     def __init__(self, url: str, *, clock: DatabaseClock | None = None, shown: str = "PostgreSQL") -> None:
@@ -101,7 +107,15 @@ class PostgresStore(TenantVerbs, LogVerbs):
     async def transaction(self) -> AsyncIterator[PostgresTransaction]:
         await self._check()
         async with self._connections.transaction() as connection:
-            yield PostgresTransaction(connection, self._connections)
+            yield PostgresTransaction(connection, self._connections, self._clock)
+
+    async def shared(self, statement: str, *args: Any) -> list[dict[str, Any]]:
+        await self._check()
+        now = _now_for(statement, self._clock)
+        return [dict(row) for row in await self._connections.fetch(shared.POSTGRES[statement], *args, *now)]
+
+    def shared_statement(self, statement: str, *args: Any) -> CallerStatement:
+        return shared.caller_statement_for_postgres(statement, (*args, *_now_for(statement, self._clock)))
 
     async def clock_offset(self) -> float:
         before = time.time()
@@ -221,22 +235,22 @@ class PostgresStore(TenantVerbs, LogVerbs):
 
     # -- people act ----------------------------------------------------------------------------------------------------
 
-    async def job_cancel(self, job_id: str, by: str | None) -> Job[Any]:
-        verdict = await self._verdict("job_cancel", job_id, by)
+    async def job_cancel(self, job_id: str, by: str | None, *, tenant: str | None = None) -> Job[Any]:
+        verdict = await self._verdict("job_cancel", job_id, by, tenant)
         if verdict not in ("cancelled", "cancelling"):
             raise cancel_conflict(job_id, verdict)
         return await self.job_get(job_id)
 
-    async def job_retry_if_ended(self, job_id: str, by: str | None) -> Job[Any]:
-        verdict = await self._verdict("job_retry", job_id, by)
+    async def job_retry_if_ended(self, job_id: str, by: str | None, *, tenant: str | None = None) -> Job[Any]:
+        verdict = await self._verdict("job_retry", job_id, by, tenant)
         if verdict != "queued":
             raise retry_conflict(job_id, verdict)
         return await self.job_get(job_id)
 
-    async def _verdict(self, statement: str, job_id: str, by: str | None) -> str:
+    async def _verdict(self, statement: str, job_id: str, by: str | None, tenant: str | None) -> str:
         if not is_uuid(job_id):
             return "not_found"
-        (row,) = await self._fetch(statement, job_id, by, self._clock.now())
+        (row,) = await self._fetch(statement, job_id, by, self._clock.now(), tenant)
         return str(row[0])
 
     # -- rescue and forget ---------------------------------------------------------------------------------------------
@@ -274,27 +288,17 @@ class PostgresStore(TenantVerbs, LogVerbs):
 
     # -- look ----------------------------------------------------------------------------------------------------------
 
-    async def job_get(self, job_id: str) -> Job[Any]:
-        found = await self._fetch("job_get", job_id) if is_uuid(job_id) else []
+    async def job_get(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
+        found = await self._fetch("job_get", job_id, tenant) if is_uuid(job_id) else []
         if not found:
             raise JobNotFound(f"There is no job {job_id}.")
         return rows.job_of(found[0])
 
-    async def job_list(self, where: JobFilter, *, cursor: str | None, limit: int) -> list[Job[Any]]:
-        w = where
-        found = await self._fetch(
-            "job_list", w.state, w.queue, w.task, w.tenant, w.project, w.tag, w.after, w.before, cursor, limit
-        )
-        return [rows.job_of(row) for row in found]
-
-    async def job_counts(self, cap: int = 10_000) -> dict[str, int]:
-        return {row[0]: row[1] for row in await self._fetch("job_counts", cap)}
-
     async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
         return [(row[0], row[1], row[2]) for row in await self._fetch("job_unserved", older_than, limit, self._clock.now())]
 
-    async def run_list(self, job_id: str) -> list[Run]:
-        job = await self.job_get(job_id)
+    async def run_list(self, job_id: str, *, tenant: str | None = None) -> list[Run]:
+        job = await self.job_get(job_id, tenant=tenant)
         older = [rows.run_of(row) for row in await self._fetch("run_list", job_id)]
         newest = current_run_of(job)
         return [newest, *(run for run in older if run.run_no != newest.run_no)] if newest else older
@@ -329,6 +333,10 @@ class PostgresStore(TenantVerbs, LogVerbs):
     @property
     def listening(self) -> bool:
         return any(listener.connected for listener in self._listeners)
+
+
+def _now_for(statement: str, clock: DatabaseClock) -> tuple[datetime | None, ...]:
+    return (clock.now(),) if statement in shared.TIMED else ()
 
 
 def _scope(tenant: str | None, unique_key: str | None) -> tuple[str, str | None]:

@@ -21,7 +21,7 @@ class TenantVerbs:
     async def _fetch(self, name: str, *args: Any) -> list[Any]:
         raise NotImplementedError
 
-    async def job_get(self, job_id: str) -> Job[Any]:
+    async def job_get(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
         raise NotImplementedError
 
     async def tenant_set(

@@ -13,15 +13,18 @@ import msgspec
 from holdfast.clock import DatabaseClock
 from holdfast.errors import NotMigrated
 from holdfast.job import Job, Run, State
+from holdfast.store import shared
 from holdfast.store.protocol import (
     HOPS,
     NO_CURSORS,
+    Acted,
     Backoff,
     Beat,
     CallerStatement,
     Claim,
     Completion,
     Departure,
+    Glance,
     Held,
     Inserted,
     JobFilter,
@@ -32,11 +35,12 @@ from holdfast.store.protocol import (
     Wake,
     WorkerRow,
 )
-from holdfast.store.sqlite import claim, finish, insert, look, migrate, reap, rows, steer, transaction
+from holdfast.store.sqlite import claim, finish, insert, lists, look, migrate, reap, rows, steer, transaction
 from holdfast.store.sqlite.connection import MEMORY, open_connection, require_folder, require_new_enough_sqlite
 from holdfast.store.sqlite.logs import LogVerbs
 from holdfast.store.sqlite.readers import Readers
 from holdfast.store.sqlite.session import STATEMENTS, Session, as_json, now_of
+from holdfast.store.sqlite.stats import StatsVerbs
 from holdfast.store.sqlite.tenants import TenantVerbs
 from holdfast.store.sqlite.writer import Writer
 
@@ -44,7 +48,7 @@ T = TypeVar("T")
 Operation = Callable[[Session], T]
 
 
-class SqliteStore(TenantVerbs, LogVerbs):
+class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
     name = "sqlite"
 
     def __init__(self, path: str, *, clock: DatabaseClock | None = None) -> None:
@@ -113,12 +117,22 @@ class SqliteStore(TenantVerbs, LogVerbs):
     async def transaction(self) -> AsyncIterator[transaction.SqliteTransaction]:
         await self._check()
         if self._path == MEMORY:
-            opened = transaction.on_writers_connection(self._path, self._writer)
+            opened = transaction.on_writers_connection(self._path, self._writer, self._clock)
         else:
-            opened = transaction.on_own_connection(self._path)
+            opened = transaction.on_own_connection(self._path, self._clock)
         async with opened as ours:
             yield ours
         self._tell({""})
+
+    async def shared(self, statement: str, *args: Any) -> list[dict[str, Any]]:
+        def work(session: Session) -> list[dict[str, Any]]:
+            found = session.connection.execute(shared.SQLITE[statement], shared.sqlite_values(args, session.now)).fetchall()
+            return [shared.from_sqlite(row) for row in found]
+
+        return await (self._write(work) if statement in shared.WRITING else self._read(work))
+
+    def shared_statement(self, statement: str, *args: Any) -> CallerStatement:
+        return shared.caller_statement_for_sqlite(statement, args, now_of(self._clock))
 
     async def clock_offset(self) -> float:
         return 0.0
@@ -191,11 +205,17 @@ class SqliteStore(TenantVerbs, LogVerbs):
 
     # -- people act ----------------------------------------------------------------------------------------------------
 
-    async def job_cancel(self, job_id: str, by: str | None) -> Job[Any]:
-        return await self._write(lambda session: steer.cancel(session, job_id, by))
+    async def job_cancel(self, job_id: str, by: str | None, *, tenant: str | None = None) -> Job[Any]:
+        return await self._write(lambda session: steer.cancel(session, job_id, by, tenant))
 
-    async def job_retry_if_ended(self, job_id: str, by: str | None) -> Job[Any]:
-        return await self._write(lambda session: steer.retry(session, job_id, by))
+    async def job_retry_if_ended(self, job_id: str, by: str | None, *, tenant: str | None = None) -> Job[Any]:
+        return await self._write(lambda session: steer.retry(session, job_id, by, tenant))
+
+    async def job_cancel_many(self, where: JobFilter, by: str | None, *, cursor: str | None, limit: int) -> Acted:
+        return await self._write(lambda session: lists.cancel_many(session, where, by, cursor, limit))
+
+    async def job_retry_many(self, where: JobFilter, by: str | None, *, cursor: str | None, limit: int) -> Acted:
+        return await self._write(lambda session: lists.retry_many(session, where, by, cursor, limit))
 
     # -- rescue and forget ---------------------------------------------------------------------------------------------
 
@@ -210,20 +230,23 @@ class SqliteStore(TenantVerbs, LogVerbs):
 
     # -- look ----------------------------------------------------------------------------------------------------------
 
-    async def job_get(self, job_id: str) -> Job[Any]:
-        return await self._read(lambda session: look.job(session, job_id))
+    async def job_get(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
+        return await self._read(lambda session: look.job(session, job_id, tenant))
 
     async def job_list(self, where: JobFilter, *, cursor: str | None, limit: int) -> list[Job[Any]]:
-        return await self._read(lambda session: look.jobs(session, where, cursor, limit))
+        return await self._read(lambda session: lists.jobs(session, where, cursor, limit))
 
-    async def job_counts(self, cap: int = 10_000) -> dict[str, int]:
-        return await self._read(lambda session: look.counts(session, cap))
+    async def job_glances(self, where: JobFilter, *, limit: int) -> list[Glance]:
+        return await self._read(lambda session: lists.glances(session, where, limit))
+
+    async def job_count(self, where: JobFilter, cap: int) -> int:
+        return await self._read(lambda session: lists.count(session, where, cap))
 
     async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
         return await self._read(lambda session: look.unserved(session, older_than, limit))
 
-    async def run_list(self, job_id: str) -> list[Run]:
-        return await self._read(lambda session: look.runs(session, job_id))
+    async def run_list(self, job_id: str, *, tenant: str | None = None) -> list[Run]:
+        return await self._read(lambda session: look.runs(session, job_id, tenant))
 
     # -- workers -------------------------------------------------------------------------------------------------------
 
