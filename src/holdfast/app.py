@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import reprlib
-import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,11 +14,11 @@ from holdfast.clock import DatabaseClock
 from holdfast.console import guard_log
 from holdfast.database_url import parse_database_url
 from holdfast.enqueue import Door
-from holdfast.errors import ConfigError, InvalidOption, JobCancelled, JobFailed, ResultTimeout, UnknownTask
+from holdfast.errors import ConfigError, InvalidOption, UnknownTask
 from holdfast.extension import Extension
 from holdfast.follow import Hubs, batches
 from holdfast.ids import is_uuid
-from holdfast.job import Event, Job, LogLine, Run, State
+from holdfast.job import Event, Job, LogLine, Run
 from holdfast.limits.idempotency import Idempotency
 from holdfast.limits.rate import Rates
 from holdfast.people.keys import Keys
@@ -31,7 +30,6 @@ from holdfast.redact import add_pattern
 from holdfast.settings import Settings, load_settings
 from holdfast.stats import Stats, stats_of
 from holdfast.store.protocol import Store, Transaction, WorkerRow
-from holdfast.sync import SyncVerbs
 from holdfast.task import JobSpec, Task, TaskMaker
 from holdfast.tenants import Plans, Queues, Tenants
 from holdfast.why import Why, why_job, why_tenant
@@ -43,10 +41,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LIST_MAX = 200
-RESULT_POLL_SECONDS = (0.005, 0.25)
 
 
-class Holdfast(SyncVerbs):
+class Holdfast:
     """A queue in a database, and the tasks that this program knows. Making one touches nothing."""
 
     def __init__(self, url: str | None = None, *, clock: DatabaseClock | None = None, **settings: Any) -> None:
@@ -123,9 +120,6 @@ class Holdfast(SyncVerbs):
         await self.store.close()
         if self._portal.started:
             await asyncio.to_thread(self._close_portal)
-
-    def call_sync(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._portal.call(work)
 
     def close(self) -> None:
         """For sync programs."""
@@ -253,20 +247,7 @@ class Holdfast(SyncVerbs):
 
     async def wait_for_result(self, job_id: str, *, timeout: float | None = None) -> Any:
         """What the task returned; raises JobFailed, JobCancelled or ResultTimeout."""
-        ends = None if timeout is None else time.monotonic() + timeout
-        pause, longest = RESULT_POLL_SECONDS
-        while True:
-            job = await self.store.job_get(job_id)
-            if job.state is State.COMPLETED:
-                return job.output
-            if job.state is State.FAILED:
-                raise JobFailed(f"Job {job_id} ({job.task}) failed: {job.error_message or job.error_code}", job.error_code)
-            if job.state is State.CANCELLED:
-                raise JobCancelled(f"Job {job_id} ({job.task}) was cancelled by {job.cancel_requested_by or 'somebody'}.")
-            if ends is not None and time.monotonic() >= ends:
-                raise ResultTimeout(f"Job {job_id} ({job.task}) is still {job.status} after {timeout:g} s.")
-            await asyncio.sleep(pause if ends is None else max(0.0, min(pause, ends - time.monotonic())))
-            pause = min(longest, pause * 1.5)
+        return await reading.wait_for_result(self.store, job_id, timeout)
 
     def _ours(self, job: Job[Any]) -> Job[Any]:
         job._app = self
@@ -341,6 +322,58 @@ class Holdfast(SyncVerbs):
         from holdfast.web.server import make_app
 
         return make_app(self, Authenticator(self, authenticate))
+
+    # -- the same for sync programs ------------------------------------------------------------------------------------
+
+    def call_sync(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._portal.call(work)
+
+    def migrate_sync(self) -> list[str]:
+        return self.call_sync(self.migrate())
+
+    def get_sync(self, job_id: str) -> Job[Any]:
+        return self.call_sync(self.get(job_id))
+
+    def jobs_sync(self, *, cursor: str | None = None, limit: int = 50, **where: Any) -> list[Job[Any]]:
+        return self.call_sync(self.jobs(cursor=cursor, limit=limit, **where))
+
+    def cancel_sync(self, job_id: str, *, by: str | None = None) -> Job[Any]:
+        return self.call_sync(self.cancel(job_id, by=by))
+
+    def retry_sync(self, job_id: str, *, by: str | None = None) -> Job[Any]:
+        return self.call_sync(self.retry(job_id, by=by))
+
+    def wait_for_result_sync(self, job_id: str, *, timeout: float | None = None) -> Any:
+        return self.call_sync(self.wait_for_result(job_id, timeout=timeout))
+
+    def events_sync(self, job_id: str | None = None, **where: Any) -> list[Event]:
+        return self.call_sync(self.events(job_id, **where))
+
+    def logs_sync(self, run_id: str, **where: Any) -> list[LogLine]:
+        return self.call_sync(self.logs(run_id, **where))
+
+    def follow_sync(self, job_id: str, *, run_no: int | None = None, after: int = 0) -> Iterator[LogLine]:
+        lines = self.follow(job_id, run_no=run_no, after=after)
+
+        async def next_line() -> LogLine | None:
+            return await anext(lines, None)
+
+        try:
+            while (line := self.call_sync(next_line())) is not None:
+                yield line
+        finally:
+            self.call_sync(lines.aclose())
+
+    def run_worker_sync(
+        self, *, queues: Sequence[str] | None = None, concurrency: int = 10, exit_when_idle: float | None = None
+    ) -> WorkerEnd:
+        return self.call_sync(self.run_worker(queues=queues, concurrency=concurrency, exit_when_idle=exit_when_idle))
+
+    def why_sync(self, job_id: str) -> Why:
+        return self.call_sync(self.why(job_id))
+
+    def reap_sync(self) -> rescue.ReapReport:
+        return self.call_sync(self.reap())
 
 
 def _open_store(settings: Settings, clock: DatabaseClock) -> Store:

@@ -1,17 +1,19 @@
-"""Reading logs and events: what a caller may ask for, checked before the database is."""
+"""What a caller may ask for (jobs, logs, events, a result), checked before the database is asked."""
 
 from __future__ import annotations
 
+import asyncio
 import reprlib
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from holdfast import codec
-from holdfast.errors import InvalidOption, JobNotFound
+from holdfast.errors import InvalidOption, JobCancelled, JobFailed, JobNotFound, ResultTimeout
 from holdfast.ids import is_uuid
-from holdfast.job import Event, LogLine
+from holdfast.job import Event, LogLine, State
 from holdfast.redact import redact
 from holdfast.store.protocol import JobFilter, LogFilter, Store
 
@@ -21,6 +23,7 @@ EVENTS_MAX = 200
 NAME_CHARS_MAX = 200
 SEARCH_CHARS_MAX = 1000
 NUMBER_MAX = 2**53
+RESULT_POLL_SECONDS = (0.005, 0.25)
 
 
 def log_filter(
@@ -117,3 +120,20 @@ def text(name: str, value: str | None) -> str | None:
         return None if value is None else str(codec.text(NAME_CHARS_MAX)(value))
     except ValueError as wrong:
         raise InvalidOption(f"{name} must be {wrong}, not {reprlib.repr(value)}") from None
+
+
+async def wait_for_result(store: Store, job_id: str, timeout: float | None) -> Any:
+    ends = None if timeout is None else time.monotonic() + timeout
+    pause, longest = RESULT_POLL_SECONDS
+    while True:
+        job = await store.job_get(job_id)
+        if job.state is State.COMPLETED:
+            return job.output
+        if job.state is State.FAILED:
+            raise JobFailed(f"Job {job_id} ({job.task}) failed: {job.error_message or job.error_code}", job.error_code)
+        if job.state is State.CANCELLED:
+            raise JobCancelled(f"Job {job_id} ({job.task}) was cancelled by {job.cancel_requested_by or 'somebody'}.")
+        if ends is not None and time.monotonic() >= ends:
+            raise ResultTimeout(f"Job {job_id} ({job.task}) is still {job.status} after {timeout:g} s.")
+        await asyncio.sleep(pause if ends is None else max(0.0, min(pause, ends - time.monotonic())))
+        pause = min(longest, pause * 1.5)
