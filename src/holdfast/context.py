@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 from holdfast import codec
 from holdfast.errors import HoldfastError, InvalidOption, JobCancelled, LeaseLost, ResultTooLarge
 from holdfast.limits.rate import Rates
-from holdfast.outputlines import LineSplitter
 from holdfast.redact import REDACTED, redact, redact_json
+from holdfast.runlog.output import LineSplitter
 from holdfast.settings import Settings
 from holdfast.store.protocol import Claimed, Completion, Store
 from holdfast.tx import Caller, caller_of

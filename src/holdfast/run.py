@@ -13,15 +13,16 @@ from collections.abc import Callable, Coroutine, Generator
 from enum import StrEnum
 from typing import Any, Protocol
 
-from holdfast import capture, codec, tracing
+from holdfast import codec, tracing
 from holdfast.context import CurrentRun, Platform, current_run
 from holdfast.errors import Abort, HoldfastError, InvalidArguments, JobCancelled, RetryLater, Snooze, StorageUnavailable
 from holdfast.finish import ArgumentsUnfit, DeadlineExceeded, ResultUnusable, departure_of, one_line, release_of
-from holdfast.logdesk import RunBuffer
-from holdfast.logtext import Said
-from holdfast.outputlines import LineSplitter
 from holdfast.redact import redact, redact_json
-from holdfast.runlog import RunLogs
+from holdfast.runlog import capture
+from holdfast.runlog.desk import RunBuffer
+from holdfast.runlog.logs import RunLogs
+from holdfast.runlog.output import LineSplitter
+from holdfast.runlog.text import Said
 from holdfast.settings import Settings
 from holdfast.store.protocol import Claimed, Completion, Departure, Leaving
 from holdfast.task import Task

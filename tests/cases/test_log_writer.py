@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, State, current, logdesk
+from holdfast import Holdfast, State, current
 from holdfast.clock import ManualClock
 from holdfast.errors import StorageError
+from holdfast.runlog import desk
 from holdfast.store.protocol import LogBatch
 from tests.cases.away import Outage
 from tests.cases.steps import comes_to, drain, ends, lines, messages, working
@@ -145,8 +146,8 @@ async def test_what_does_not_fit_while_the_database_is_away_is_said_where_it_is_
     hf: Holdfast, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """The memory is bounded; once the database is back the log tells exactly how many lines are gone, at their place."""
-    monkeypatch.setattr(logdesk, "BYTES_OF_A_RUN_MAX", 10_000)
-    monkeypatch.setattr(logdesk, "BYTES_ALWAYS", 0)
+    monkeypatch.setattr(desk, "BYTES_OF_A_RUN_MAX", 10_000)
+    monkeypatch.setattr(desk, "BYTES_ALWAYS", 0)
     outage, talked, go = Outage(hf), threading.Event(), threading.Event()
 
     def talk() -> None:
@@ -193,7 +194,7 @@ async def test_a_thread_that_logs_faster_than_the_database_writes_waits_for_it(
     hf: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is dropped, and no more than the bound is held in memory."""
-    monkeypatch.setattr(logdesk, "BYTES_OF_A_RUN_MAX", 20_000)
+    monkeypatch.setattr(desk, "BYTES_OF_A_RUN_MAX", 20_000)
     most = 0
 
     @hf.task
@@ -203,7 +204,7 @@ async def test_a_thread_that_logs_faster_than_the_database_writes_waits_for_it(
             current().log.info(f"line {n}")
             most = max(most, current()._link.buffer.bytes_waiting)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(logdesk, "BYTES_ALWAYS", 0)
+    monkeypatch.setattr(desk, "BYTES_ALWAYS", 0)
     job = await talk.enqueue()
     await drain(hf)
     found = await hf.logs((await hf.get(job.id)).run_id, limit=5000)
@@ -215,9 +216,9 @@ async def test_a_database_that_hangs_holds_up_neither_the_loop_nor_the_end_of_a_
     hf: Holdfast, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An async task waits for room only for moments; a run that ends leaves its lines behind, counted in the worker's log."""
-    monkeypatch.setattr(logdesk, "BYTES_OF_A_RUN_MAX", 10_000)
-    monkeypatch.setattr(logdesk, "BYTES_ALWAYS", 0)
-    monkeypatch.setattr("holdfast.runlog.STUCK_SECONDS", 0.2)
+    monkeypatch.setattr(desk, "BYTES_OF_A_RUN_MAX", 10_000)
+    monkeypatch.setattr(desk, "BYTES_ALWAYS", 0)
+    monkeypatch.setattr("holdfast.runlog.logs.STUCK_SECONDS", 0.2)
     took = 0.0
 
     async def hang(_: object) -> set[str]:

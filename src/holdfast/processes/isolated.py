@@ -23,8 +23,8 @@ import msgspec
 from holdfast import tracing
 from holdfast.context import OUTPUT_BYTES
 from holdfast.finish import ProcessDied
-from holdfast.logtext import Said
 from holdfast.run import Attempt, HandedOver
+from holdfast.runlog.text import Said
 from holdfast.store.protocol import Claimed, Departure
 
 TERM_SECONDS = 2.0

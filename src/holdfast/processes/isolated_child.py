@@ -19,14 +19,14 @@ from typing import Any
 import msgspec
 
 from holdfast import tracing
-from holdfast.capture import NOTHING, level_of, watch_logging
 from holdfast.console import guard_console
 from holdfast.context import CurrentRun, Platform, current_run
 from holdfast.errors import ConfigError
 from holdfast.finish import departure_of, one_line
-from holdfast.logtext import Limits, said, sendable, storable
 from holdfast.processes.isolated import Order, frame
 from holdfast.run import completion_of_value, load_arguments, log_error
+from holdfast.runlog.capture import NOTHING, level_of, watch_logging
+from holdfast.runlog.text import Limits, said, sendable, storable
 from holdfast.settings import Settings
 from holdfast.store.protocol import Claimed
 from holdfast.task import Task

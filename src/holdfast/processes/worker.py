@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from holdfast.capture import watch_logging
 from holdfast.context import Platform
 from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.finish import Finisher, release_of
@@ -27,7 +26,8 @@ from holdfast.processes.reaper import Reaper
 from holdfast.processes.slots import Slots
 from holdfast.processes.threads import TaskThreads
 from holdfast.run import Attempt, Interrupt, run_attempt
-from holdfast.runlog import RunLogs
+from holdfast.runlog.capture import watch_logging
+from holdfast.runlog.logs import RunLogs
 from holdfast.settings import Settings
 from holdfast.store.protocol import TENANT_MARK, Beat, Claimed, Completion, Held, Store, WorkerRow
 from holdfast.tally import Tallies

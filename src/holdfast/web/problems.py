@@ -26,6 +26,7 @@ STATUSES: dict[type[Exception], int] = {
     errors.Unauthenticated: 401,
     errors.Forbidden: 403,
     errors.JobNotFound: 404,
+    errors.RunNotFound: 404,
     errors.NotFound: 404,
     errors.JobConflict: 409,
     errors.Conflict: 409,

@@ -8,7 +8,7 @@ from fastapi import Query
 from starlette.responses import Response
 
 from holdfast.job import State
-from holdfast.web import meanwhile, models
+from holdfast.web import models
 from holdfast.web.access import Act, require, visible_event, visible_job
 from holdfast.web.paging import LIMIT_DEFAULT, CursorQuery, LimitQuery, NameQuery, TenantQuery
 from holdfast.web.problems import answers
@@ -26,7 +26,7 @@ async def list_events(
     limit: LimitQuery = LIMIT_DEFAULT,
 ) -> Response:
     require(caller, Act.READ_EVENTS)
-    found = await meanwhile.events(hf, tenant=scope(caller, tenant), before=cursor, limit=limit)
+    found = await hf.events(tenant=scope(caller, tenant), before=cursor, limit=limit)
     next_cursor = str(found[-1].id) if len(found) == limit else None
     return reply({"items": [visible_event(caller, event) for event in found], "next_cursor": next_cursor})
 

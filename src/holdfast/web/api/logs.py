@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -11,11 +12,11 @@ from fastapi import Header, Path, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from holdfast.app import Holdfast
-from holdfast.errors import NotFound
+from holdfast.errors import RunNotFound
 from holdfast.job import Job, LogLine, Run
+from holdfast.reading import NAME_CHARS_MAX, SEARCH_CHARS_MAX
 from holdfast.web import models
 from holdfast.web.access import Act, Caller, require
-from holdfast.web.meanwhile import follow
 from holdfast.web.paging import NUMBER_MAX
 from holdfast.web.problems import answers
 from holdfast.web.routing import CallerDep, HoldfastDep, guarded_router, reply
@@ -27,6 +28,13 @@ PAGE_DEFAULT = 200
 PAGE_MAX = 1000
 RunNo = Annotated[int, Path(ge=1, le=NUMBER_MAX)]
 AfterQuery = Annotated[int, Query(ge=0, le=NUMBER_MAX, description="Lines after this number.")]
+
+
+class LogLevel(StrEnum):
+    INFO = "info"
+    SUCCESS = "success"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 class LogFormat(StrEnum):
@@ -58,19 +66,25 @@ async def read_log(
     caller: CallerDep,
     hf: HoldfastDep,
     after: AfterQuery = 0,
+    before: Annotated[int | None, Query(ge=0, le=NUMBER_MAX, description="Lines before this number.")] = None,
+    level: Annotated[list[LogLevel] | None, Query(description="Only of these levels.")] = None,
+    step: Annotated[str | None, Query(min_length=1, max_length=NAME_CHARS_MAX)] = None,
+    search: Annotated[str | None, Query(min_length=1, max_length=SEARCH_CHARS_MAX, description="Plain text, any case.")] = None,
+    newest: Annotated[bool, Query(description="The last lines that match, instead of the first.")] = False,
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = PAGE_DEFAULT,
     format: LogFormat = LogFormat.JSON,
 ) -> Response:
     require(caller, Act.READ_JOBS)
     run = await _run(hf, caller, job_id, run_no)
+    where: dict[str, Any] = {"before": before, "levels": level or (), "step": step, "search": search}
     if format is LogFormat.JSON:
-        lines = await hf.logs(run.run_id, after=after, limit=limit)
-        more = lines[-1].no if len(lines) == limit else None
+        lines = await hf.logs(run.run_id, after=after, newest=newest, limit=limit, **where)
+        more = lines[-1].no if len(lines) == limit and not newest else None
         return reply({"items": [_shown(line) for line in lines], "next_after": more})
     ndjson = format is LogFormat.NDJSON
     name = f"{job_id}-{run_no}.{'ndjson' if ndjson else 'txt'}"
     return StreamingResponse(
-        _file(hf, run.run_id, after, _as_json if ndjson else _as_text),
+        _file(hf, run.run_id, after, where, _as_json if ndjson else _as_text),
         media_type="application/x-ndjson" if ndjson else "text/plain; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
@@ -104,7 +118,7 @@ async def _run(hf: Holdfast, caller: Caller, job_id: str, run_no: int) -> Run:
     for run in await hf.runs(job_id, tenant=caller.tenant):
         if run.run_no == run_no:
             return run
-    raise NotFound(f"Job {job_id} has no run {run_no}.")
+    raise RunNotFound(f"Job {job_id} has no run {run_no}.")
 
 
 def _comes_next(job: Job[Any], run_no: int) -> bool:
@@ -112,12 +126,13 @@ def _comes_next(job: Job[Any], run_no: int) -> bool:
 
 
 async def _events(hf: Holdfast, job_id: str, run_no: int, after: int) -> AsyncIterator[bytes]:
-    async for line in follow(hf, job_id, run_no=run_no, after=after):
-        yield event(_shown(line), id=line.no)
+    async with aclosing(hf.follow(job_id, run_no=run_no, after=after)) as lines:
+        async for line in lines:
+            yield event(_shown(line), id=line.no)
 
 
-async def _file(hf: Holdfast, run_id: str, after: int, form: Any) -> AsyncIterator[bytes]:
-    while lines := await hf.logs(run_id, after=after, limit=PAGE_MAX):
+async def _file(hf: Holdfast, run_id: str, after: int, where: dict[str, Any], form: Any) -> AsyncIterator[bytes]:
+    while lines := await hf.logs(run_id, after=after, limit=PAGE_MAX, **where):
         yield b"".join(form(line) for line in lines)
         after = lines[-1].no
 

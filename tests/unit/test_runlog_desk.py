@@ -6,17 +6,17 @@ import threading
 
 import pytest
 
-from holdfast import logdesk
-from holdfast.logdesk import Desk, Notice, RunBuffer
+from holdfast.runlog import desk as runlog_desk
+from holdfast.runlog.desk import Desk, Notice, RunBuffer
 from holdfast.settings import load_settings
 
 
 @pytest.fixture
 def buffer(monkeypatch: pytest.MonkeyPatch) -> RunBuffer:
     """Nobody writes what is put into it, and there is room for about three lines."""
-    monkeypatch.setattr(logdesk, "BYTES_OF_A_RUN_MAX", 700)
-    monkeypatch.setattr(logdesk, "BYTES_ALWAYS", 0)
-    monkeypatch.setattr(logdesk, "THREAD_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(runlog_desk, "BYTES_OF_A_RUN_MAX", 700)
+    monkeypatch.setattr(runlog_desk, "BYTES_ALWAYS", 0)
+    monkeypatch.setattr(runlog_desk, "THREAD_WAIT_SECONDS", 0.01)
     return RunBuffer("job", "run", load_settings(log_lines_max=1000), Desk(lambda: True, lambda: None))
 
 
@@ -56,8 +56,8 @@ def test_no_line_of_many_threads_is_lost_uncounted(buffer: RunBuffer) -> None:
 
 def test_a_run_that_says_little_is_heard_however_much_the_others_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory of all together is bounded, but nobody takes the last of it from the others."""
-    monkeypatch.setattr(logdesk, "BYTES_OF_ALL_MAX", 100_000)
-    monkeypatch.setattr(logdesk, "THREAD_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(runlog_desk, "BYTES_OF_ALL_MAX", 100_000)
+    monkeypatch.setattr(runlog_desk, "THREAD_WAIT_SECONDS", 0.01)
     desk = Desk(lambda: True, lambda: None)
     loud, quiet = (RunBuffer(name, name, load_settings(), desk) for name in ("loud", "quiet"))
     say(loud, *["x" * 1000] * 200)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.logtext import CutText
-from holdfast.outputlines import CHARS_KEPT_MAX, LineSplitter
+from holdfast.runlog.output import CHARS_KEPT_MAX, LineSplitter
+from holdfast.runlog.text import CutText
 
 
 def lines_of(*pieces: bytes | str) -> list[str]:

@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Callable
 
-from holdfast.logtext import CutText, utf8_size
+from holdfast.runlog.text import CutText, utf8_size
 
 CHARS_KEPT_MAX = 65_536
 """Of a line that never ends; the rest is only counted."""

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.job import LogLine
-from holdfast.logdesk import REFUSED, Desk, Notice, RunBuffer
-from holdfast.logtext import Said
+from holdfast.runlog.desk import REFUSED, Desk, Notice, RunBuffer
+from holdfast.runlog.text import Said
 from holdfast.store.protocol import LogBatch, Store
 
 log = logging.getLogger("holdfast")

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from holdfast.job import LogLine
-from holdfast.logtext import Limits, Said, cleaned, name_of, said, weight
+from holdfast.runlog.text import Limits, Said, cleaned, name_of, said, weight
 from holdfast.settings import Settings
 
 BYTES_OF_A_RUN_MAX = 32 * 1024 * 1024

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast import redact as redaction
-from holdfast.logtext import Limits, Said, cleaned, said, sendable
 from holdfast.redact import add_pattern
+from holdfast.runlog.text import Limits, Said, cleaned, said, sendable
 
 LIMITS = Limits(line_bytes=400, metadata_bytes=400)
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2

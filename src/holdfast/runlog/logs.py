@@ -11,8 +11,8 @@ import contextlib
 import logging
 import time
 
-from holdfast.logdesk import THREAD_WAIT_SECONDS, Desk, RunBuffer
-from holdfast.logwriter import LogWriter
+from holdfast.runlog.desk import THREAD_WAIT_SECONDS, Desk, RunBuffer
+from holdfast.runlog.writer import LogWriter
 from holdfast.settings import Settings
 from holdfast.store.protocol import Store
 
