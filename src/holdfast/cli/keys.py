@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
 from holdfast.cli.call import Call, Group
 from holdfast.cli.output import print_json, say
@@ -34,7 +35,8 @@ def create(
     wanted = Role.SERVICE.word if service else role or Role.MEMBER.word
     made = with_app(call, lambda hf: hf.keys.create(tenant=tenant, role=wanted, expires=expires, name=label, by=by))
     if call.as_json:
-        print_json({"key": made.key, "secret": made.secret})
+        # Not print_json: it takes secrets out, and this is the one place that shows one.
+        click.echo(msgspec.json.format(msgspec.json.encode({"key": made.key, "secret": made.secret}), indent=2))
         return
     ends = f", until {made.key.expires_at:%Y-%m-%d %H:%M} UTC" if made.key.expires_at else ", without an end"
     say(f"Key {made.key.id}: {made.key.role} of {tenant or 'all tenants'}{ends}. This is shown once:")
