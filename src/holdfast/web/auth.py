@@ -53,7 +53,9 @@ class Authenticator:
             if session is None:
                 raise Unauthenticated("The session has ended; log in again.")
             return _session_caller(session)
-        raise Unauthenticated("Nobody is named in this request; send `Authorization: Bearer` with an API key or a token.")
+        raise Unauthenticated(
+            "Nobody is named in this request; send an API key or a token in the header Authorization, after the word Bearer."
+        )
 
     async def still(self, caller: Caller, request: HTTPConnection | None = None) -> bool:
         """Whether he may still have what he was given when his stream opened. The host's login is asked with a request only."""
