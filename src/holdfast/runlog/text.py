@@ -201,7 +201,7 @@ def _clipped(text: str, cut: int, bytes_max: int) -> str:
     data = storable(redact(text)).encode()
     if not cut and len(data) <= bytes_max:
         return data.decode()
-    cut += utf8_size(text) - bytes_max
+    cut += utf8_size(storable(text)) - bytes_max
     return data[:bytes_max].decode("utf-8", "ignore") + f" … ({max(1, cut)} bytes cut)"
 
 
