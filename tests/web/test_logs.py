@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.job import LogLine
-from holdfast.store.protocol import Claimed, JobFilter
+from holdfast.store.protocol import Claimed, JobFilter, LogBatch
 from tests.support.waiting import until
 from tests.web.scene import Scene
 
@@ -94,7 +94,7 @@ async def start(scene: Scene, **job: Any) -> Claimed:
 
 async def say(scene: Scene, run: Claimed, *messages: str, first: int = 1) -> None:
     lines = [LogLine(run_id=run.run_id, no=no, level="info", message=said) for no, said in enumerate(messages, first)]
-    assert await scene.hf.store.log_append_if_leased(run.id, run.run_id, lines)
+    assert await scene.hf.store.log_append_if_leased([LogBatch(run.id, run.run_id, lines)])
 
 
 async def finish(scene: Scene, run: Claimed) -> None:

@@ -131,5 +131,5 @@ async def test_calls_at_the_same_moment_handle_each_job_once(guarded: Holdfast, 
         answers = [answer.json() for answer in await asyncio.gather(*calls)]
     assert sum(answer["requeued"] for answer in answers) == len(runs)
     for run in runs:
-        events = await guarded.store.event_list(run.id)
+        events = await guarded.events(run.id)
         assert [event.type for event in events] == ["reaper:requeued"]
