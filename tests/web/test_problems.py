@@ -183,7 +183,16 @@ def test_every_error_that_a_caller_can_meet_has_a_status() -> None:
     """A new error is given one on purpose, or is none of the caller's business."""
     from holdfast import errors
 
-    ours = {"ConfigError", "HoldfastError", "StorageError", "LeaseLost", "JobFailed", "JobCancelled", "ResultTimeout", "ResultTooLarge"}
+    ours = {
+        "ConfigError",
+        "HoldfastError",
+        "StorageError",
+        "LeaseLost",
+        "JobFailed",
+        "JobCancelled",
+        "ResultTimeout",
+        "ResultTooLarge",
+    }
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.HoldfastError)]
     without = {kind.__name__ for kind in kinds if not set(kind.__mro__) & problems.STATUSES.keys()}
     assert without == ours
