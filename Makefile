@@ -5,7 +5,7 @@ PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast conformance cases bench bench-peers chaos lint types fmt ci clean
+.PHONY: help setup demo test test-fast conformance cases bench bench-peers chaos fuzz-api lint types fmt ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -42,6 +42,10 @@ bench-peers: setup ## measure the peers and Holdfast in one run (installs them; 
 
 chaos: setup ## kill, freeze and restart at random for some minutes, then check that nothing is lost or doubled
 	@$(PY) tools/chaos.py
+
+fuzz-api: setup ## send a lot of generated requests to every route of the API, as every role, on both databases
+	@HOLDFAST_FUZZ_EXAMPLES=200 HOLDFAST_FUZZ_STORE=sqlite $(PY) -m pytest --quiet tests/web/test_fuzz.py
+	@HOLDFAST_FUZZ_EXAMPLES=200 HOLDFAST_FUZZ_STORE=postgres $(PY) -m pytest --quiet tests/web/test_fuzz.py
 
 lint: setup ## ruff
 	@$(PY) -m ruff check .

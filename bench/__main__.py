@@ -10,7 +10,7 @@ import msgspec
 import uvloop
 
 from bench import report
-from bench.metrics import advisories, drain, enqueue, flat, idle, latency, start
+from bench.metrics import advisories, drain, enqueue, flat, follow, http, idle, latency, logs, redact, start
 from bench.noise import fdatasync_milliseconds
 from bench.places import Place, PostgresPlace, SqlitePlace
 from bench.plan import QUICK, Line, Plan
@@ -22,9 +22,13 @@ METRICS: dict[str, Any] = {
     "idle": idle,
     "start": start,
     "flat": flat,
+    "logs": logs,
+    "follow": follow,
+    "redact": redact,
+    "http": http,
     "advisories": advisories,
 }
-SLOW = {"idle", "flat", "advisories"}
+SLOW = {"idle", "flat", "http", "advisories"}
 """Left out of --quick unless asked for: a shorter window would see no heartbeat, and what is large takes time to fill."""
 
 

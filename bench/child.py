@@ -87,7 +87,25 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-PARTS: dict[str, Any] = {"drain": drain, "drain-floor": drain_floor, "work": work_until_told}
+async def serve(url: str, port: str) -> dict[str, Any]:
+    from bench import served  # late: the others do not pay for the web
+
+    return await served.serve(url, port)
+
+
+async def serve_floor(url: str, port: str) -> dict[str, Any]:
+    from bench import served
+
+    return await served.serve_floor(url, port)
+
+
+PARTS: dict[str, Any] = {
+    "drain": drain,
+    "drain-floor": drain_floor,
+    "work": work_until_told,
+    "serve": serve,
+    "serve-floor": serve_floor,
+}
 
 if __name__ == "__main__":
     print(json.dumps(uvloop.run(PARTS[sys.argv[1]](*sys.argv[2:]))), flush=True)

@@ -18,10 +18,21 @@ class Plan(msgspec.Struct, frozen=True):
     latency_jobs: int = 150
     idle_seconds: float = 31.0
     flat_rows: int = 1_000_000
+    log_lines: int = 100_000
+    follow_lines: int = 10_000
     advisories: int = 200_000
 
 
-QUICK = Plan(runs=1, single_seconds=0.5, calls=20, backlog=20_000, latency_jobs=75, flat_rows=100_000, advisories=100_000)
+QUICK = Plan(
+    runs=1,
+    single_seconds=0.5,
+    calls=20,
+    backlog=20_000,
+    latency_jobs=75,
+    flat_rows=100_000,
+    follow_lines=3_000,
+    advisories=100_000,
+)
 
 
 class Line(msgspec.Struct, kw_only=True):

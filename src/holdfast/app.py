@@ -4,33 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import reprlib
-import time
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
-
-from holdfast import codec, prune
+from holdfast import codec, prune, reading
 from holdfast import reap as rescue
 from holdfast.clock import DatabaseClock
+from holdfast.console import guard_log
+from holdfast.database_url import parse_database_url
 from holdfast.enqueue import Door
-from holdfast.errors import ConfigError, InvalidOption, JobCancelled, JobFailed, JobNotFound, ResultTimeout, UnknownTask
+from holdfast.errors import ConfigError, InvalidOption, UnknownTask
 from holdfast.extension import Extension
+from holdfast.follow import Hubs, batches
 from holdfast.ids import is_uuid
-from holdfast.job import Event, Job, LogLine, Run, State
+from holdfast.job import Event, Job, LogLine, Run
+from holdfast.limits.idempotency import Idempotency
+from holdfast.limits.rate import Rates
+from holdfast.people.keys import Keys
+from holdfast.people.members import Members
+from holdfast.people.projects import Projects
 from holdfast.portal import Portal
 from holdfast.processes.worker import Worker, WorkerEnd
-from holdfast.settings import Settings, load_settings, parse_database_url
-from holdfast.store.protocol import JobFilter, Store, Transaction, WorkerRow
-from holdfast.task import NAME_CHARS_MAX, JobSpec, Task, TaskMaker
+from holdfast.redact import add_pattern
+from holdfast.settings import Settings, load_settings
+from holdfast.stats import Stats, stats_of
+from holdfast.store.protocol import Store, Transaction, WorkerRow
+from holdfast.task import JobSpec, Task, TaskMaker
 from holdfast.tenants import Plans, Queues, Tenants
 from holdfast.why import Why, why_job, why_tenant
+
+if TYPE_CHECKING:
+    from holdfast.web.auth import Authenticate
+    from holdfast.web.server import Server
 
 T = TypeVar("T")
 
 LIST_MAX = 200
-RESULT_POLL_SECONDS = (0.005, 0.25)
 
 
 class Holdfast:
@@ -38,6 +48,9 @@ class Holdfast:
 
     def __init__(self, url: str | None = None, *, clock: DatabaseClock | None = None, **settings: Any) -> None:
         self.settings: Settings = load_settings(url, **settings)
+        guard_log()
+        for pattern in self.settings.redact:
+            add_pattern(pattern)
         self.clock = clock or DatabaseClock()
         self.store: Store = _open_store(self.settings, self.clock)
         self.tasks: dict[str, Task[..., Any]] = {}
@@ -48,6 +61,13 @@ class Holdfast:
         self.tenants = Tenants(self)
         self.plans = Plans(self)
         self.queues = Queues(self)
+        self._hubs = Hubs()
+        self.rate = Rates(self)
+        self.limit = self.rate.define
+        self.idempotent = Idempotency(self)
+        self.keys = Keys(self)
+        self.members = Members(self)
+        self.projects = Projects(self)
         self._portal = Portal()
         self._workers: set[Worker] = set()
 
@@ -96,6 +116,7 @@ class Holdfast:
         """Workers of this object are stopped first, with their grace period."""
         for worker in list(self._workers):
             await worker.stop_and_wait()
+        await self._hubs.close_here()
         await self.store.close()
         if self._portal.started:
             await asyncio.to_thread(self._close_portal)
@@ -108,6 +129,7 @@ class Holdfast:
         if self._portal.started:
             for worker in list(self._workers):
                 self._portal.call(worker.stop_and_wait())
+            self._portal.call(self._hubs.close_here())
             self._portal.call(self.store.close())
             self._portal.close()
 
@@ -115,7 +137,10 @@ class Holdfast:
 
     async def enqueue(self, name: str, args: dict[str, Any] | None = None, **options: Any) -> Job[Any]:
         """By name, for callers that have no function at hand. The arguments are checked all the same."""
-        return await self.task_named(name).options(**options).enqueue(**(args or {}))
+        bound = self.task_named(name).options(**options)
+        # Not enqueue(**args): an argument may be called `self`.
+        spec = JobSpec(bound.task, bound.task.bind_arguments((), args or {}), bound.job_options)
+        return (await self.enqueue_jobs([spec], bound.tx))[0]
 
     async def enqueue_many(self, jobs: Sequence[JobSpec[Any]], *, tx: Any = None) -> list[Job[Any]]:
         """All of them or none, in one statement."""
@@ -143,63 +168,86 @@ class Holdfast:
 
     # -- look and act --------------------------------------------------------------------------------------------------
 
-    async def get(self, job_id: str) -> Job[Any]:
-        return self._ours(await self.store.job_get(_known_form(job_id)))
+    async def get(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
+        """`tenant`, here and below: only if it is this tenant's; else there is no such job."""
+        return self._ours(await self.store.job_get(reading.known_form(job_id), tenant=tenant))
 
     async def jobs(self, *, cursor: str | None = None, limit: int = 50, **where: Any) -> list[Job[Any]]:
         """Newest first. `where`: state, queue, task, tenant, project, tag, after, before."""
         if not 1 <= limit <= LIST_MAX:
             raise InvalidOption(f"limit must lie between 1 and {LIST_MAX}, not {limit}")
-        wanted = _filter_of(where)
+        wanted = reading.job_filter(where)
         if cursor is not None and not is_uuid(cursor):
             raise InvalidOption(f"cursor must be the id of a job, not {reprlib.repr(cursor)}")
         return [self._ours(job) for job in await self.store.job_list(wanted, cursor=cursor, limit=limit)]
 
-    async def runs(self, job_id: str) -> list[Run]:
+    async def runs(self, job_id: str, *, tenant: str | None = None) -> list[Run]:
         """Every attempt, newest first."""
-        return await self.store.run_list(_known_form(job_id))
+        return await self.store.run_list(reading.known_form(job_id), tenant=tenant)
 
-    async def events(self, job_id: str) -> list[Event]:
-        return await self.store.event_list(job_id) if is_uuid(job_id) else []
+    async def events(
+        self, job_id: str | None = None, *, tenant: str | None = None, before: int | None = None, limit: int = 50
+    ) -> list[Event]:
+        """All of one job, oldest first; without a job those of a tenant or of everybody, newest first and by pages, where
+        `before` is the id of the last one seen."""
+        if job_id is not None:
+            if tenant is not None or before is not None:
+                raise InvalidOption("events takes a job, or a tenant and pages; not both")
+            return await reading.events_of_job(self.store, job_id)
+        return await reading.events(self.store, tenant, before, limit)
 
-    async def logs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[LogLine]:
-        return await self.store.log_read(run_id, after=after, limit=limit) if is_uuid(run_id) else []
+    async def logs(
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        levels: Sequence[str] = (),
+        step: str | None = None,
+        search: str | None = None,
+        newest: bool = False,
+        limit: int = 1000,
+    ) -> list[LogLine]:
+        """Lines of one run by number: the first `limit` that match, or with `newest` the last ones. `after` and `before` are
+        numbers, `search` is plain text in whatever case."""
+        where = reading.log_filter(after=after, before=before, levels=levels, step=step, search=search)
+        return await reading.logs(self.store, run_id, where, newest, limit)
+
+    async def follow(self, job_id: str, *, run_no: int | None = None, after: int = 0) -> AsyncGenerator[LogLine, None]:
+        """Lines as they are written: of one run until its end, or of the newest run and all later ones until the job ends.
+        `after` is the number of the last line seen, so that a reader who comes back misses none and sees none twice."""
+        start = reading.log_filter(after=after).after
+        async with aclosing(batches(self._hubs, self.store, reading.known_form(job_id), run_no, start)) as found:
+            async for lines in found:
+                for line in lines:
+                    yield line
 
     async def why(self, job_id: str) -> Why:
         """What holds this job, in one sentence."""
-        return await why_job(self.store, _known_form(job_id), self.clock.now())
+        return await why_job(self.store, reading.known_form(job_id), self.clock.now())
 
     async def why_tenant(self, tenant: str) -> Why:
         """What holds this tenant's jobs, in one sentence."""
         return await why_tenant(self.store, tenant)
 
+    async def stats(self, *, tenant: str | None = None) -> Stats:
+        """What waits and runs, how fast, and what needs attention; of one tenant, or of all."""
+        return await stats_of(self.store, self.settings, reading.text("tenant", tenant))
+
     async def workers(self) -> list[WorkerRow]:
         return await self.store.worker_list()
 
-    async def cancel(self, job_id: str, *, by: str | None = None) -> Job[Any]:
+    async def cancel(self, job_id: str, *, by: str | None = None, tenant: str | None = None) -> Job[Any]:
         """A queued job is cancelled at once; a running one is asked to stop and is *cancelling* until it does."""
-        return self._ours(await self.store.job_cancel(_known_form(job_id), _person(by)))
+        return self._ours(await self.store.job_cancel(reading.known_form(job_id), reading.person(by), tenant=tenant))
 
-    async def retry(self, job_id: str, *, by: str | None = None) -> Job[Any]:
+    async def retry(self, job_id: str, *, by: str | None = None, tenant: str | None = None) -> Job[Any]:
         """Queue a failed or cancelled job anew; its attempts start again at 0, its history stays."""
-        return self._ours(await self.store.job_retry_if_ended(_known_form(job_id), _person(by)))
+        return self._ours(await self.store.job_retry_if_ended(reading.known_form(job_id), reading.person(by), tenant=tenant))
 
     async def wait_for_result(self, job_id: str, *, timeout: float | None = None) -> Any:
         """What the task returned; raises JobFailed, JobCancelled or ResultTimeout."""
-        ends = None if timeout is None else time.monotonic() + timeout
-        pause, longest = RESULT_POLL_SECONDS
-        while True:
-            job = await self.store.job_get(job_id)
-            if job.state is State.COMPLETED:
-                return job.output
-            if job.state is State.FAILED:
-                raise JobFailed(f"Job {job_id} ({job.task}) failed: {job.error_message or job.error_code}", job.error_code)
-            if job.state is State.CANCELLED:
-                raise JobCancelled(f"Job {job_id} ({job.task}) was cancelled by {job.cancel_requested_by or 'somebody'}.")
-            if ends is not None and time.monotonic() >= ends:
-                raise ResultTimeout(f"Job {job_id} ({job.task}) is still {job.status} after {timeout:g} s.")
-            await asyncio.sleep(pause if ends is None else max(0.0, min(pause, ends - time.monotonic())))
-            pause = min(longest, pause * 1.5)
+        return await reading.wait_for_result(self.store, job_id, timeout)
 
     def _ours(self, job: Job[Any]) -> Job[Any]:
         job._app = self
@@ -225,7 +273,10 @@ class Holdfast:
         if isinstance(queues, str):
             raise InvalidOption(f"queues must be a list such as [{queues!r}]")
         for queue in queues or ():
-            _text("a queue", queue)
+            reading.text("a queue", queue)
+        for task in self.tasks.values():
+            if task.spec.rate is not None:
+                self.rate.named(task.spec.rate)  # better now than at its first job
         wanted = list(queues) if queues else sorted({task.spec.queue for task in self.tasks.values()}) or ["default"]
         return Worker(
             self,
@@ -264,6 +315,14 @@ class Holdfast:
         """Delete what is older than its retention."""
         return await prune.prune(self.store, self.settings)
 
+    def asgi(self, *, authenticate: Authenticate | None = None) -> Server:
+        """The HTTP API as an ASGI application: serve it, or mount it under any prefix. `authenticate` is the host's own login:
+        it takes a request and answers a `holdfast.web.access.Caller`, or None."""
+        from holdfast.web.auth import Authenticator
+        from holdfast.web.server import make_app
+
+        return make_app(self, Authenticator(self, authenticate))
+
     # -- the same for sync programs ------------------------------------------------------------------------------------
 
     def call_sync(self, work: Coroutine[Any, Any, T]) -> T:
@@ -287,6 +346,24 @@ class Holdfast:
     def wait_for_result_sync(self, job_id: str, *, timeout: float | None = None) -> Any:
         return self.call_sync(self.wait_for_result(job_id, timeout=timeout))
 
+    def events_sync(self, job_id: str | None = None, **where: Any) -> list[Event]:
+        return self.call_sync(self.events(job_id, **where))
+
+    def logs_sync(self, run_id: str, **where: Any) -> list[LogLine]:
+        return self.call_sync(self.logs(run_id, **where))
+
+    def follow_sync(self, job_id: str, *, run_no: int | None = None, after: int = 0) -> Iterator[LogLine]:
+        lines = self.follow(job_id, run_no=run_no, after=after)
+
+        async def next_line() -> LogLine | None:
+            return await anext(lines, None)
+
+        try:
+            while (line := self.call_sync(next_line())) is not None:
+                yield line
+        finally:
+            self.call_sync(lines.aclose())
+
     def run_worker_sync(
         self, *, queues: Sequence[str] | None = None, concurrency: int = 10, exit_when_idle: float | None = None
     ) -> WorkerEnd:
@@ -297,34 +374,6 @@ class Holdfast:
 
     def reap_sync(self) -> rescue.ReapReport:
         return self.call_sync(self.reap())
-
-
-def _filter_of(where: dict[str, Any]) -> JobFilter:
-    try:
-        JobFilter(**where)  # refuses unknown names, which convert would pass over
-        wanted = msgspec.convert(where, JobFilter)
-    except (TypeError, ValueError) as error:
-        raise InvalidOption(f"jobs cannot be filtered like this: {error}") from None
-    for name in ("queue", "task", "tenant", "project", "tag"):
-        _text(name, getattr(wanted, name))
-    return wanted
-
-
-def _known_form(job_id: str) -> str:
-    if not is_uuid(job_id):
-        raise JobNotFound(f"There is no job {reprlib.repr(job_id)}.")
-    return job_id
-
-
-def _person(by: str | None) -> str | None:
-    return _text("by", by)
-
-
-def _text(name: str, value: str | None) -> str | None:
-    try:
-        return None if value is None else str(codec.text(NAME_CHARS_MAX)(value))
-    except ValueError as wrong:
-        raise InvalidOption(f"{name} must be {wrong}, not {reprlib.repr(value)}") from None
 
 
 def _open_store(settings: Settings, clock: DatabaseClock) -> Store:

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
+import os
+import threading
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast import codec
-from holdfast.errors import HoldfastError, InvalidOption, JobCancelled, LeaseLost
+from holdfast.errors import HoldfastError, InvalidOption, JobCancelled, LeaseLost, ResultTooLarge
+from holdfast.limits.rate import Rates
+from holdfast.redact import REDACTED, redact, redact_json
+from holdfast.runlog.output import LineSplitter
+from holdfast.settings import Settings
 from holdfast.store.protocol import Claimed, Completion, Store
 from holdfast.tx import Caller, caller_of
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Coroutine
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+OUTPUT_BYTES = 16_384
+"""Of a program, read at once: few enough that even empty lines stay well within what a log holds."""
 
 
 class Link(Protocol):
@@ -27,14 +38,26 @@ class Link(Protocol):
     cancelled_by: str | None
     completed_in_tx: bool
 
+    @property
+    def capture_level(self) -> int:
+        """Records of `logging` from this level on go to the run's log."""
+
     def log(self, level: str, message: str, step: str | None, duration_ms: float | None, metadata: dict[str, Any]) -> None: ...
     def progress(self, fraction: float | None, stage: str | None) -> None: ...
+
+    def printed(self, stream: str, text: str) -> bool:
+        """Whether this run's log takes what the task prints."""
+
+    async def log_has_room(self) -> None:
+        """Wait a while if lines come faster than they are written."""
 
 
 class Platform(Protocol):
     """What a run asks of the Holdfast it belongs to."""
 
     store: Store
+    rate: Rates
+    settings: Settings
 
     def call_sync(self, work: Coroutine[Any, Any, T]) -> T: ...
 
@@ -58,6 +81,43 @@ class RunLog:
 
     def error(self, message: str, *, step: str | None = None, duration_ms: float | None = None, **metadata: Any) -> None:
         self._link.log("error", message, step, duration_ms, metadata)
+
+    async def stream(self, process: asyncio.subprocess.Process, *, step: str | None = None) -> int:
+        """Put what a program prints into the log, line by line, until it ends; its exit code."""
+
+        async def follow(name: str, pipe: asyncio.StreamReader) -> None:
+            lines = self._lines_of(name, step)
+            while data := await pipe.read(OUTPUT_BYTES):
+                lines.feed(data)
+                await self._link.log_has_room()
+                await asyncio.sleep(0)
+            lines.end()
+
+        pipes = {"stdout": process.stdout, "stderr": process.stderr}
+        await asyncio.gather(*(follow(name, pipe) for name, pipe in pipes.items() if pipe is not None))
+        return await process.wait()
+
+    def stream_sync(self, process: subprocess.Popen[Any], *, step: str | None = None) -> int:
+        """`stream()` for tasks that are plain functions."""
+
+        def follow(name: str, pipe: Any) -> None:
+            lines = self._lines_of(name, step)
+            while data := os.read(pipe.fileno(), OUTPUT_BYTES):
+                lines.feed(data)
+            lines.end()
+
+        pipes = [(name, pipe) for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr)) if pipe is not None]
+        beside = [threading.Thread(target=follow, args=one, daemon=True) for one in pipes[1:]]
+        for thread in beside:
+            thread.start()
+        for one in pipes[:1]:
+            follow(*one)
+        for thread in beside:
+            thread.join()
+        return process.wait()
+
+    def _lines_of(self, stream: str, step: str | None) -> LineSplitter:
+        return LineSplitter(lambda line: self._link.log("info", line, step, None, {"stream": stream}))
 
 
 class CurrentRun:
@@ -138,7 +198,7 @@ class CurrentRun:
         caller = caller_of(tx)
         if caller.kind != self._platform.store.name:
             raise InvalidOption(f"tx is a connection to {caller.kind}, but the jobs are stored in {self._platform.store.name}.")
-        data = None if result is None else _json_of(result, "complete: the result").decode()
+        data = None if result is None else _stored_json_of(self, result, "complete: the result").decode()
         ordered = self._claimed.order_key is not None
         return caller, self._platform.store.complete_statement(Completion(self.job_id, self.run_id, data, ordered))
 
@@ -167,6 +227,7 @@ async def step(name: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     """Do one part of a task and remember its JSON result, so that a later attempt of this job skips it."""
     run = current()
     run.check_cancelled()
+    name = redact(name)
     store, fingerprint = run._platform.store, _fingerprint(name, args, kwargs)
     known = await store.step_get(run.job_id, name, fingerprint)
     if known is not None:
@@ -181,6 +242,7 @@ def step_sync(name: str, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) 
     """`step()` for tasks that are plain functions."""
     run = current()
     run.check_cancelled()
+    name = redact(name)
     fingerprint = _fingerprint(name, args, kwargs)
     known = run._platform.call_sync(run._platform.store.step_get(run.job_id, name, fingerprint))
     value = (
@@ -192,10 +254,26 @@ def step_sync(name: str, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) 
 
 async def _remember(run: CurrentRun, name: str, fingerprint: str, value: Any) -> Any:
     """The value comes back as its JSON form, as a later attempt would see it, so that both behave alike."""
-    data = _json_of(value, f"step {name}: the result")
+    data = _stored_json_of(run, value, f"step {name}: the result", step=name)
     if not await run._platform.store.step_save_if_leased(run.job_id, run.run_id, name, fingerprint, data.decode()):
         raise LeaseLost(f"job {run.job_id} is no longer held by this run")
     return codec.decode(data)
+
+
+def _stored_json_of(run: CurrentRun, value: Any, what: str, *, step: str | None = None) -> bytes:
+    """A result as it is kept: within the limit and without secrets. A step goes on with what is kept, so it is told."""
+    data = _json_of(value, what)
+    most = run._platform.settings.result_bytes_max
+    if len(data) > most:
+        raise ResultTooLarge(f"{what} takes {len(data)} bytes and {most} are allowed; store it and return its key")
+    clean = redact_json(data)
+    if clean is not data and step is not None:
+        run.log.warning(
+            f"The result of step {step} held what looks like a secret, which is not kept: later code sees {REDACTED} in its "
+            "place. Return a reference instead, such as an id or the name of a variable.",
+            step=step,
+        )
+    return clean
 
 
 def _fingerprint(name: str, args: Any, kwargs: Any) -> str:

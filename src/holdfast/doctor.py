@@ -15,9 +15,10 @@ from typing import Literal
 import msgspec
 
 from holdfast.app import Holdfast
+from holdfast.database_url import parse_database_url
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.job import State
-from holdfast.settings import Settings, parse_database_url
+from holdfast.settings import Settings
 from holdfast.store.protocol import JobFilter
 from holdfast.version import VERSION
 

@@ -10,10 +10,12 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast import tracing
 from holdfast.errors import DuplicateJob, InvalidOption
 from holdfast.ids import new_job_id, new_run_id
 from holdfast.job import Job, State
 from holdfast.limits.depth import DepthGuard
+from holdfast.redact import redact, redact_value
 from holdfast.settings import Settings
 from holdfast.store.protocol import Depth, Inserted, NewJob, Store
 from holdfast.task import JobSpec, TaskSpec
@@ -21,7 +23,12 @@ from holdfast.tx import Caller, caller_of
 
 
 def plan(specs: Sequence[JobSpec[Any]], settings: Settings) -> list[NewJob]:
-    return [_new_job(spec, settings) for spec in specs]
+    jobs = [_new_job(spec, settings) for spec in specs]
+    context = tracing.context_of_enqueue(jobs)
+    if context is not None:
+        for job in jobs:
+            job.trace_context = context
+    return jobs
 
 
 class Platform(Protocol):
@@ -101,7 +108,7 @@ def _new_job(spec: JobSpec[Any], settings: Settings) -> NewJob:
         priority=task.priority if options.priority is None else options.priority,
         tenant=options.tenant,
         project=options.project,
-        actor=options.actor,
+        actor=options.actor and redact(options.actor),
         delay=options.delay or None,
         run_at=options.run_at,
         unique_key=options.unique,
@@ -112,8 +119,8 @@ def _new_job(spec: JobSpec[Any], settings: Settings) -> NewJob:
         backoff=list(task.backoff) if isinstance(task.backoff, tuple) else None,
         noun=task.noun,
         tags=options.tags,
-        meta=options.meta,
-        enqueued_by=options.enqueued_by,
+        meta=options.meta and redact_value(options.meta),
+        enqueued_by=options.enqueued_by and redact(options.enqueued_by),
     )
 
 
@@ -157,10 +164,10 @@ def _answers(specs: Sequence[JobSpec[Any]], jobs: Sequence[NewJob], inserted: Se
             run_id=answer.run_id,
             state=State(answer.state),
             created=answer.created,
-            queue=job.queue,
+            queue=answer.queue,
             task=job.task,
             tenant=job.tenant,
-            priority=job.priority,
+            priority=answer.priority,
             max_attempts=job.max_attempts,
             unique_key=job.unique_key,
             order_key=job.order_key,

@@ -5,6 +5,8 @@ A message says what happened in one sentence and, where somebody can act on it, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class HoldfastError(Exception):
     """Base of every error that Holdfast raises on purpose."""
@@ -66,6 +68,10 @@ class JobNotFound(HoldfastError):
     code = "job_not_found"
 
 
+class RunNotFound(HoldfastError):
+    code = "run_not_found"
+
+
 class JobConflict(HoldfastError):
     """The job is in a state that does not allow this; `code` says which (`already_completed`, `job_running`, …)."""
 
@@ -94,10 +100,90 @@ class ResultTimeout(HoldfastError, TimeoutError):
     code = "result_timeout"
 
 
+class ResultTooLarge(HoldfastError):
+    """What a step or `current().complete` is to keep takes more bytes than a result may."""
+
+    code = "result_too_large"
+
+
 class LeaseLost(HoldfastError):
     """This run no longer holds its job: nothing it writes is accepted, so it should stop."""
 
     code = "lease_lost"
+
+
+# -- who calls -------------------------------------------------------------------------------------------------------
+
+
+class Unauthenticated(HoldfastError):
+    """Nothing in the request says who calls, or what says so does not hold."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(HoldfastError):
+    """The caller is known, and his role does not suffice."""
+
+    code = "forbidden"
+
+
+class SignerUnavailable(HoldfastError):
+    """The public keys that sign tokens could not be fetched."""
+
+    code = "signer_unavailable"
+
+
+class NotFound(HoldfastError):
+    """There is no such key, member, project or the like, or it is another tenant's."""
+
+    code = "not_found"
+
+
+class Conflict(HoldfastError):
+    """What is there already does not allow this; `code` says what (`last_owner`, `project_exists`, …)."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+# -- how often, and once only ----------------------------------------------------------------------------------------
+
+
+class RateLimited(HoldfastError):
+    """A rate limit is used up; it opens again in `retry_after` seconds. `headers` tell an HTTP client the same."""
+
+    code = "rate_limited"
+
+    def __init__(self, message: str, retry_after: float, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.headers = headers
+
+
+class TooManyStreams(HoldfastError):
+    """This caller has as many streams open as one may have."""
+
+    code = "too_many_streams"
+
+
+class IdempotencyKeyInvalid(HoldfastError):
+    """There is no idempotency key where one must be, or it is none."""
+
+    code = "idempotency_key_invalid"
+
+
+class IdempotencyKeyReused(HoldfastError):
+    """The same key came with another request."""
+
+    code = "idempotency_key_reused"
+
+
+class IdempotencyInProgress(HoldfastError):
+    """Somebody is doing this very request right now: ask again in `retry_after` seconds, and get his answer."""
+
+    code = "idempotency_in_progress"
+    retry_after = 1.0
 
 
 # -- the database ----------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import random
@@ -11,17 +12,28 @@ import reprlib
 from collections.abc import Callable
 
 from holdfast import codec
-from holdfast.errors import Abort, HoldfastError, InvalidOption, JobCancelled, RetryLater, Snooze, StorageUnavailable
+from holdfast.errors import (
+    Abort,
+    HoldfastError,
+    InvalidOption,
+    JobCancelled,
+    RateLimited,
+    ResultTooLarge,
+    RetryLater,
+    Snooze,
+    StorageUnavailable,
+)
 from holdfast.redact import redact
-from holdfast.runlog import shown, storable
+from holdfast.runlog.text import shown, storable
 from holdfast.settings import Settings
 from holdfast.store.protocol import Beat, Claimed, Completion, Departure, Leaving, Store
-from holdfast.task import TaskSpec, retry_delay
+from holdfast.task import TaskSpec
 
 log = logging.getLogger("holdfast")
 
 MESSAGE_CHARS_MAX = 2000
 CODE_CHARS_MAX = 100
+RATE_LIMITED = "rate limited - try later"
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _RETRY_SECONDS_MAX = 5.0
 _rng = random.Random()
@@ -80,14 +92,29 @@ def _meaning_of(error: BaseException, claimed: Claimed, task: TaskSpec, settings
             return _leave(claimed, Leaving.SNOOZE, delay=delay, keep_attempt=False)
         else:
             return _again(claimed, error.code, error, delay)
+    if isinstance(error, RateLimited):
+        if task.on_rate_limited == "wait":
+            return _leave(claimed, Leaving.SNOOZE, delay=error.retry_after, keep_attempt=False)
+        return _leave(claimed, Leaving.FAIL, error.code, Abort(RATE_LIMITED), keep_attempt=False)
     if isinstance(error, ArgumentsUnfit):
         return _leave(claimed, Leaving.FAIL, "args_invalid", error, keep_attempt=False)
-    if isinstance(error, (Abort, ResultUnusable)):
+    if isinstance(error, (Abort, ResultUnusable, ResultTooLarge)):
         return _leave(claimed, Leaving.FAIL, error.code, error)
     if isinstance(error, task.permanent):
         return _leave(claimed, Leaving.FAIL, _code_of(error), error)
     delay = retry_delay(task, claimed.attempt, settings.backoff_base, settings.backoff_max, _rng)
     return _again(claimed, _code_of(error), error, delay)
+
+
+def retry_delay(spec: TaskSpec, attempt: int, base: float, most: float, rng: random.Random) -> float:
+    """Seconds to wait after this failed attempt (1 is the first)."""
+    if isinstance(spec.backoff, tuple):
+        return spec.backoff[min(attempt, len(spec.backoff)) - 1]
+    if spec.backoff is not None:
+        # A backoff function with a bug must not keep a job from being retried.
+        with contextlib.suppress(Exception):
+            return float(codec.seconds(0.0)(spec.backoff(attempt)))
+    return rng.random() * min(most, base * 2.0 ** min(attempt - 1, 64))
 
 
 def _wait_of(error: Snooze | RetryLater) -> float | None:

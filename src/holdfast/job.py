@@ -114,11 +114,7 @@ class Job(msgspec.Struct, Generic[R], kw_only=True, weakref=True):
     @property
     def status(self) -> str:
         """The state as people read it: a queued job may be *scheduled* or *retrying*, a running one *cancelling*."""
-        if self.state is State.QUEUED and self.hold is Hold.TIME:
-            return "retrying" if self.attempt else "scheduled"
-        if self.state is State.RUNNING and self.cancel_requested_at:
-            return "cancelling"
-        return self.state.value
+        return status_of(self)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON types, the field names of the HTTP API."""
@@ -143,6 +139,14 @@ class Job(msgspec.Struct, Generic[R], kw_only=True, weakref=True):
             raise RuntimeError("this Job was not made by a Holdfast object")
         app: Holdfast = self._app
         return app
+
+
+def status_of(job: Any) -> str:
+    if job.state is State.QUEUED and job.hold is Hold.TIME:
+        return "retrying" if job.attempt else "scheduled"
+    if job.state is State.RUNNING and job.cancel_requested_at:
+        return "cancelling"
+    return str(job.state.value)
 
 
 class Run(msgspec.Struct, kw_only=True):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import msgspec
 
+from holdfast.errors import StorageError
 from holdfast.job import State
 from holdfast.settings import Settings
-from holdfast.store.protocol import Backoff, Reaped, Store
+from holdfast.store.protocol import Backoff, Reaped, Store, Tally
+from holdfast.tally import ALL_QUEUES, MILLISECONDS, Histogram, merged, stage_label
 
 log = logging.getLogger("holdfast")
 
@@ -31,6 +34,7 @@ class ReapReport(msgspec.Struct):
 async def reap(store: Store, settings: Settings) -> ReapReport:
     """One pass. Any number may run at once: each job is handled once, and a second pass finds nothing."""
     report = ReapReport()
+    started = time.monotonic()
     backoff = Backoff(settings.backoff_base, settings.backoff_max)
     for _ in range(BATCHES_MAX):
         found = await store.job_reap(backoff=backoff, deadline_grace=settings.deadline_grace, limit=BATCH)
@@ -46,4 +50,16 @@ async def reap(store: Store, settings: Settings) -> ReapReport:
             len(report.requeued),
             len(report.failed),
         )
+    await _tally(store, report, (time.monotonic() - started) * 1000)
     return report
+
+
+async def _tally(store: Store, report: ReapReport, milliseconds: float) -> None:
+    names = {State.QUEUED: "reaper_requeued", State.FAILED: "reaper_failed", State.CANCELLED: "reaper_cancelled"}
+    counts = [Tally(names[job.state], job.queue, stage_label(job.stage), 1) for job in report.jobs]
+    scan = Histogram(MILLISECONDS)
+    scan.observe(milliseconds)
+    try:
+        await store.tally_add(merged([*counts, *scan.tallies("reaper_scan", ALL_QUEUES, "leases")]))
+    except StorageError as error:
+        log.warning("What the reaper did was not counted: %s", error)

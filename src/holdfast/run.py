@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import threading
 import time
 import traceback
 import types
@@ -12,17 +13,30 @@ from collections.abc import Callable, Coroutine, Generator
 from enum import StrEnum
 from typing import Any, Protocol
 
-from holdfast import codec
+from holdfast import codec, tracing
 from holdfast.context import CurrentRun, Platform, current_run
-from holdfast.errors import Abort, HoldfastError, InvalidArguments, JobCancelled, RetryLater
+from holdfast.errors import Abort, HoldfastError, InvalidArguments, JobCancelled, RetryLater, Snooze, StorageUnavailable
 from holdfast.finish import ArgumentsUnfit, DeadlineExceeded, ResultUnusable, departure_of, one_line, release_of
-from holdfast.redact import redact
-from holdfast.runlog import RunBuffer, RunLogs
+from holdfast.redact import redact, redact_json
+from holdfast.runlog import capture
+from holdfast.runlog.desk import RunBuffer
+from holdfast.runlog.logs import RunLogs
+from holdfast.runlog.output import LineSplitter
+from holdfast.runlog.text import Said
 from holdfast.settings import Settings
 from holdfast.store.protocol import Claimed, Completion, Departure, Leaving
 from holdfast.task import Task
 
 TRACEBACK_CHARS_MAX = 20_000
+_opening = threading.Lock()
+STORAGE_AWAY_SECONDS = 5.0
+COUNTED_AS = {
+    Leaving.RETRY: "retried",
+    Leaving.FAIL: "failed",
+    Leaving.SNOOZE: "snoozed",
+    Leaving.RELEASE: "released",
+    Leaving.CANCEL: "cancelled",
+}
 _HERE = os.path.dirname(__file__)
 _AROUND_THE_TASK = (__file__, os.path.join(_HERE, "processes", ""), os.path.dirname(asyncio.__file__))
 
@@ -43,7 +57,7 @@ class Logging(Protocol):
     def claimed(self) -> Claimed: ...
 
     @property
-    def log(self) -> Callable[..., None]: ...
+    def note(self) -> Callable[..., None]: ...
 
 
 class Host(Protocol):
@@ -61,8 +75,8 @@ class Attempt:
     """One run in this worker: the way between the task's code (as its Link) and the worker's parts."""
 
     __slots__ = (
-        "buffer", "cancelled", "cancelled_by", "claimed", "completed_in_tx", "ended", "host", "interrupted", "run",
-        "slot", "started", "task", "tell_child", "timer",
+        "buffer", "cancelled", "cancelled_by", "claimed", "completed_in_tx", "ended", "first_line", "host", "interrupted",
+        "outcome", "prints", "run", "seconds", "slot", "span", "started", "task", "tell_child", "timer",
     )  # fmt: skip
 
     def __init__(self, host: Host, task: Task[..., Any], claimed: Claimed) -> None:
@@ -71,6 +85,7 @@ class Attempt:
         self.claimed = claimed
         self.run = CurrentRun(claimed, self, host.platform)
         self.buffer: RunBuffer | None = None
+        self.prints: dict[str, LineSplitter] = {}
         self.cancelled = False
         self.cancelled_by: str | None = None
         self.completed_in_tx = False
@@ -79,6 +94,10 @@ class Attempt:
         self.slot: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.tell_child: Callable[[dict[str, Any]], None] | None = None
+        self.span: Any = None
+        self.outcome = "completed"
+        self.seconds = 0.0
+        self.first_line: float | None = None
         self.started = time.monotonic()
 
     # -- the task speaks
@@ -91,19 +110,53 @@ class Attempt:
         duration_ms: float | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        buffer = self._buffer()
-        buffer.add(level, message, step, duration_ms, metadata or {})
-        self.host.run_logs.touched(buffer)
+        (self.buffer or self._open_log()).add(level, message, step, duration_ms, metadata)
+
+    def note(self, level: str, message: str, metadata: dict[str, Any] | None = None) -> None:
+        """A line of Holdfast's own, kept whatever the task's own lines came to."""
+        (self.buffer or self._open_log()).note(level, message, metadata)
+
+    def relay(self, line: Said, *, ours: bool = False) -> None:
+        """A line from the run's own process."""
+        (self.buffer or self._open_log()).put(line, ours=ours)
 
     def progress(self, fraction: float | None, stage: str | None) -> None:
-        buffer = self._buffer()
-        buffer.set_progress(fraction, stage)
-        self.host.run_logs.touched(buffer)
+        (self.buffer or self._open_log()).set_progress(fraction, stage)
 
-    def _buffer(self) -> RunBuffer:
-        if self.buffer is None:
-            self.buffer = RunBuffer(self.claimed.id, self.claimed.run_id, self.host.settings)
-        return self.buffer
+    def printed(self, stream: str, text: bytes | str) -> bool:
+        if "print" not in self.task.spec.capture:
+            return False
+        lines = self.prints.get(stream)
+        if lines is None:
+            lines = self.prints.setdefault(
+                stream, LineSplitter(lambda line: self.log("info", line, None, None, {"stream": stream}))
+            )
+        lines.feed(text)
+        return True
+
+    @property
+    def capture_level(self) -> int:
+        return capture.level_of(self.task.spec.capture)
+
+    async def log_has_room(self) -> None:
+        if self.buffer is not None:
+            await self.host.run_logs.room(self.buffer)
+
+    def _open_log(self) -> RunBuffer:
+        with _opening:  # the first lines may come from several threads
+            if self.buffer is None:
+                self.buffer = self.host.run_logs.open(self.claimed.id, self.claimed.run_id)
+                self.first_line = time.monotonic()
+            return self.buffer
+
+    def end_prints(self) -> None:
+        """What was begun without a line end, before anything else is said."""
+        for lines in self.prints.values():
+            lines.end()
+
+    async def close_log(self) -> None:
+        if self.buffer is not None:
+            await self.host.run_logs.close(self.buffer)
 
     # -- the worker speaks
 
@@ -139,8 +192,11 @@ class Attempt:
 
 async def run_attempt(attempt: Attempt) -> Completion | Departure | None:
     """The outcome to be written, or None when the lease is gone and nothing may be written any more."""
+    attempt.span = tracing.start_run(attempt.claimed)
     try:
         arguments = load_arguments(attempt.task, attempt.claimed)
+        if attempt.task.spec.rate is not None:
+            await ask_rate_limit(attempt, attempt.task.spec.rate)
         start_deadline(attempt)
         value = await call(attempt, arguments)
         outcome: Completion | Departure | None = completion_of(attempt, value)
@@ -151,9 +207,25 @@ async def run_attempt(attempt: Attempt) -> Completion | Departure | None:
         attempt.timer.cancel()
     while attempt.slot is not None and attempt.slot.cancelling():
         attempt.slot.uncancel()
-    if attempt.buffer is not None:
-        await attempt.host.run_logs.close(attempt.buffer)
+    await attempt.close_log()
+    note_end(attempt, outcome)
     return outcome
+
+
+def note_end(attempt: Attempt, outcome: Completion | Departure | None) -> None:
+    """For those who count and trace."""
+    attempt.seconds = time.monotonic() - attempt.started
+    departure = outcome if isinstance(outcome, Departure) else None
+    if departure is not None:
+        attempt.outcome = "cancelled" if attempt.cancelled else COUNTED_AS[departure.how]
+    if attempt.span is None:
+        return
+    if departure is not None:
+        tracing.end_run(attempt.span, attempt.outcome, departure.error_code, departure.error_message)
+    elif outcome is None:
+        tracing.end_run(attempt.span, "lost", "lease_lost", "the job was taken from this worker")
+    else:
+        tracing.end_run(attempt.span, attempt.outcome, None, None)
 
 
 def load_arguments(task: Task[..., Any], claimed: Claimed) -> dict[str, Any]:
@@ -161,6 +233,19 @@ def load_arguments(task: Task[..., Any], claimed: Claimed) -> dict[str, Any]:
         return task.load_arguments(claimed.args)
     except InvalidArguments as error:
         raise ArgumentsUnfit(str(error)) from error
+
+
+async def ask_rate_limit(attempt: Attempt, name: str) -> None:
+    try:
+        taken = await attempt.host.platform.rate.take_for_job(name, attempt.claimed.id)
+    except StorageUnavailable:
+        raise Snooze(STORAGE_AWAY_SECONDS) from None  # nobody knows whether it may run, and that is not the job's fault
+    if taken is not None and not taken.allowed:
+        waits = attempt.task.spec.on_rate_limited == "wait"
+        whom = taken.kind if taken.kind != "total" else "everybody"
+        told = f"The rate limit {name} ({taken.limit} for the {whom}) is used up for another {taken.retry_after:.0f} s"
+        attempt.log("info" if waits else "warning", f"{told}{' - waiting' if waits else ''}")
+        taken.require()
 
 
 def start_deadline(attempt: Attempt) -> None:
@@ -176,6 +261,16 @@ async def call(attempt: Attempt, arguments: dict[str, Any]) -> Any:
         return await attempt.host.call_isolated(attempt)
     context = contextvars.copy_context()
     context.run(current_run.set, attempt.run)
+    if attempt.span is not None:
+        context.run(tracing.enter, attempt.span)
+    if "print" in task.spec.capture:
+        with capture.prints_watched(attempt.end_prints):
+            return await call_here(attempt, context, arguments)
+    return await call_here(attempt, context, arguments)
+
+
+async def call_here(attempt: Attempt, context: contextvars.Context, arguments: dict[str, Any]) -> Any:
+    task = attempt.task
     if task.is_async:
         return await in_context(context, task.fn(**arguments))
     return await attempt.host.call_in_thread(lambda: context.run(task.fn, **arguments))
@@ -214,7 +309,7 @@ def completion_of_value(claimed: Claimed, value: Any, settings: Settings) -> Com
         raise ResultUnusable(
             f"the result takes {len(data)} bytes and {most} are allowed; store it and return its key", "result_too_large"
         )
-    return Completion(claimed.id, claimed.run_id, data.decode(), claimed.order_key is not None)
+    return Completion(claimed.id, claimed.run_id, redact_json(data).decode(), claimed.order_key is not None)
 
 
 def outcome_of_error(attempt: Attempt, error: BaseException) -> Completion | Departure | None:
@@ -234,7 +329,7 @@ def outcome_of_error(attempt: Attempt, error: BaseException) -> Completion | Dep
         departure = departure_of(error, claimed, attempt.task.spec, attempt.host.settings, cancelled=attempt.cancelled)
         log_error(attempt, error, departure)
     if departure.how is Leaving.CANCEL:
-        attempt.log("warning", f"Cancelled by {attempt.cancelled_by or 'somebody'}")
+        attempt.note("warning", f"Cancelled by {attempt.cancelled_by or 'somebody'}")
     return departure
 
 
@@ -247,9 +342,9 @@ def log_error(attempt: Logging, error: BaseException, departure: Departure) -> N
     claimed = attempt.claimed
     failed = f"Attempt {claimed.attempt} of {claimed.max_attempts} failed: {departure.error_message}"
     if departure.how is Leaving.RETRY:
-        attempt.log("warning", f"{failed} - retrying in {departure.delay:.0f} s", None, None, details)
+        attempt.note("warning", f"{failed} - retrying in {departure.delay:.0f} s", details)
     else:
-        attempt.log("error", failed, None, None, details)
+        attempt.note("error", failed, details)
 
 
 def traceback_of(error: BaseException) -> str:

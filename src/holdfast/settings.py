@@ -8,13 +8,13 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-from urllib.parse import parse_qsl, urlencode
+from typing import Any, NamedTuple
 
+from holdfast.database_url import parse_database_url
 from holdfast.errors import ConfigError
-from holdfast.redact import redact
+from holdfast.redact import checked_pattern, redact
 
 _TEN_YEARS_SEC = 10 * 366 * 86_400.0
 _STAGE_FACTOR = re.compile(r"HOLDFAST_([A-Z0-9_]+)_SLA_FACTOR")
@@ -33,6 +33,8 @@ class _Rule(NamedTuple):
     above_least: bool = False
     optional: bool = False
     env_scale: float = 1.0
+    words: Callable[[str, Any], Any] | None = None
+    """For what is no number: checks a value under its label."""
 
 
 def _also_bare(*names: str) -> tuple[str, ...]:
@@ -62,8 +64,54 @@ def _count(default: int, *env: str) -> Any:
     )
 
 
+def _text(*env: str, right: str, chars_min: int = 1, secret: bool = False, pattern: str = ".+") -> Any:
+    """A text that need not be given. The value of a secret is in no message and no repr."""
+
+    def check(label: str, value: Any) -> str:
+        if isinstance(value, str) and len(value) >= chars_min and re.fullmatch(pattern, value, re.DOTALL):
+            return value
+        shown = "" if secret else f" is {redact(repr(value))[:80]}:"
+        raise ConfigError(f"{label}{shown} must be {right}.")
+
+    return _setting(None, _Rule(env, right, optional=True, words=check), shown=not secret)
+
+
+def _one_of(default: str, env: str, *words: str) -> Any:
+    right = " or ".join(words)
+
+    def check(label: str, value: Any) -> str:
+        if value not in words:
+            raise ConfigError(f"{label} is {redact(repr(value))[:80]}: it must be {right}.")
+        return str(value)
+
+    return _setting(default, _Rule((env,), right, words=check))
+
+
+def _switch(env: str) -> Any:
+    right = "true or false"
+
+    def check(label: str, value: Any) -> bool:
+        given = {"true": True, "1": True, "false": False, "0": False}.get(value.lower()) if isinstance(value, str) else value
+        if not isinstance(given, bool):
+            raise ConfigError(f"{label} is {redact(repr(value))[:80]}: it must be {right}.")
+        return given
+
+    return _setting(False, _Rule((env,), right, words=check))
+
+
+_CLAIM = "the place of a claim that only the issuer can set, for example app_metadata.organization"
+_CLAIM_PATTERN = r"(?!(raw_)?user_meta(_)?data)[^.\s]+(\.[^.\s]+)*"
+
 _FACTOR = _Rule(("HOLDFAST_SLA_FACTOR",), "a number above 0, for example 6", most=1_000_000.0, above_least=True)
-_DATABASE = _Rule(_also_bare("DATABASE_URL"), "a database URL")
+_API_RATE = _Rule(
+    ("HOLDFAST_API_RATE",), "a whole number of requests a minute, 0 for no limit, for example 1200", most=2**31 - 1, whole=True
+)
+_DATABASE = _Rule(_also_bare("DATABASE_URL"), "a database URL", words=lambda label, value: _checked_url(label, value))
+_PATTERNS = _Rule(
+    ("HOLDFAST_REDACT",),
+    "a list of regular expressions (in the environment: one on each line)",
+    words=lambda label, value: _checked_patterns(label, value),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,6 +144,48 @@ class Settings:
     log_line_bytes_max: int = _count(16_384, "HOLDFAST_LOG_LINE_BYTES_MAX")
     log_metadata_bytes_max: int = _count(65_536, "HOLDFAST_LOG_METADATA_BYTES_MAX")
     log_lines_max: int = _count(100_000, "HOLDFAST_LOG_LINES_MAX")
+    redact: tuple[str | re.Pattern[str], ...] = _setting((), _PATTERNS)
+    """What these match is redacted too, beside what Holdfast knows; in the whole process."""
+    jwt_secret: str | None = _text(
+        "HOLDFAST_JWT_SECRET",
+        right="a secret of 32 characters or more, as whoever signs the tokens has it",
+        chars_min=32,
+        secret=True,
+    )
+    """Tokens are signed with HS256."""
+    jwks_url: str | None = _text(
+        "HOLDFAST_JWKS_URL",
+        right="the address of the public keys that sign tokens, beginning with https:// (http:// for this machine only)",
+        pattern=r"https://[^\s@]+|http://(localhost|127\.\d+\.\d+\.\d+|\[::1\])([:/][^\s@]*)?",
+    )
+    jwt_audience: str | None = _text("HOLDFAST_JWT_AUDIENCE", right="what tokens say in `aud`, for example authenticated")
+    jwt_issuer: str | None = _text("HOLDFAST_JWT_ISSUER", right="what tokens say in `iss`")
+    jwt_tenant_claim: str | None = _text("HOLDFAST_JWT_TENANT_CLAIM", right=_CLAIM, pattern=_CLAIM_PATTERN)
+    """Where tokens name the tenant, and below the role; else the members that Holdfast knows count."""
+    jwt_role_claim: str | None = _text("HOLDFAST_JWT_ROLE_CLAIM", right=_CLAIM, pattern=_CLAIM_PATTERN)
+    jwt_service_role: bool = _switch("HOLDFAST_JWT_SERVICE_ROLE")
+    """Whether a token whose `role` is `service_role` stands above all tenants."""
+    request_limit: float = _seconds(30.0, "HOLDFAST_REQUEST_LIMIT_SEC")
+    """How long the HTTP API takes for an answer at the most; open streams do not count."""
+    stream_check: float = _seconds(15.0, "HOLDFAST_STREAM_CHECK_SEC")
+    """How often it is asked again whether whoever watches a stream still may."""
+    idempotency_kept: float = _seconds(86_400.0, "HOLDFAST_IDEMPOTENCY_KEPT_SEC")
+    idempotency_lease: float = _seconds(30.0, "HOLDFAST_IDEMPOTENCY_LEASE_SEC")
+    api_rate: int = _setting(1_200, _API_RATE)
+    log_format: str = _one_of("console", "HOLDFAST_LOG_FORMAT", "console", "json")
+    """How processes write their log to standard error."""
+    metrics_public: bool = _switch("HOLDFAST_METRICS_PUBLIC")
+    """Whether anybody may read /metrics; else the service role and this host may."""
+    internal_api_key: str | None = _text(
+        *_also_bare("INTERNAL_API_KEY"), right="a secret of 16 characters or more", chars_min=16, secret=True
+    )
+    """What an outside cron sends as X-Internal-Api-Key to the recovery endpoint."""
+    qstash_current_signing_key: str | None = _text(
+        *_also_bare("QSTASH_CURRENT_SIGNING_KEY"), right="the current signing key of QStash", secret=True
+    )
+    qstash_next_signing_key: str | None = _text(
+        *_also_bare("QSTASH_NEXT_SIGNING_KEY"), right="the next signing key of QStash", secret=True
+    )
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
 
     def origin(self, field: str) -> str:
@@ -136,6 +226,7 @@ def load_settings(url: str | None = None, /, **overrides: Any) -> Settings:
         values["heartbeat"] = min(Settings.heartbeat, values["lease"] / 3)
     settings = Settings(**values, origins=origins)
     _check_heartbeat(settings)
+    _check_tokens(settings)
     return settings
 
 
@@ -160,8 +251,8 @@ def _read_file() -> tuple[str, dict[str, Any]]:
 
 def _from_environment(variable: str, rule: _Rule) -> Any:
     text = os.environ[variable].strip()
-    if rule is _DATABASE:
-        return _checked(variable, text, rule)
+    if rule.words is not None:
+        return rule.words(variable, text)
     try:
         value: float = int(text) if rule.whole else float(text) * rule.env_scale
     except ValueError:
@@ -170,10 +261,10 @@ def _from_environment(variable: str, rule: _Rule) -> Any:
 
 
 def _checked(label: str, value: Any, rule: _Rule) -> Any:
-    if rule is _DATABASE:
-        return _checked_url(label, value)
     if value is None and rule.optional:
         return None
+    if rule.words is not None:
+        return rule.words(label, value)
     wanted = int if rule.whole else (int, float)
     if not isinstance(value, wanted) or isinstance(value, bool):
         raise ConfigError(_wrong(label, value, rule))
@@ -191,6 +282,18 @@ def _checked_url(label: str, value: Any) -> str:
     except ConfigError as error:
         raise ConfigError(f"{label}: {error}") from None
     return value
+
+
+def _checked_patterns(label: str, value: Any) -> tuple[str | re.Pattern[str], ...]:
+    patterns = value.splitlines() if isinstance(value, str) and label in _PATTERNS.env else value
+    if not isinstance(patterns, list | tuple) or not all(isinstance(one, str | re.Pattern) for one in patterns):
+        raise ConfigError(_wrong(label, value, _PATTERNS))
+    for pattern in patterns:
+        try:
+            checked_pattern(pattern)
+        except ConfigError as error:
+            raise ConfigError(f"{label}: {error}") from None
+    return tuple(patterns)
 
 
 def _wrong(label: str, value: object, rule: _Rule) -> str:
@@ -242,62 +345,10 @@ def _check_heartbeat(settings: Settings) -> None:
     )
 
 
-# -- database URLs ---------------------------------------------------------------------------------------------------
-
-_EXAMPLES = "use sqlite:///jobs.db or postgresql://user:password@host:5432/database"
-_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%a-z]+\]|[^\[\]:@\s]*)(?::\d{1,5})?")
-_SHOWN_PARAMETERS = ("host", "port", "dbname", "user")
-
-
-@dataclasses.dataclass(frozen=True)
-class DatabaseURL:
-    kind: Literal["sqlite", "postgres"]
-    path: str | None = None
-    """SQLite: the file, or `:memory:`."""
-    url: str | None = dataclasses.field(default=None, repr=False)
-    """PostgreSQL: as the driver wants it, password included."""
-    safe: str = ""
-    """What may be shown: no password."""
-
-
-def parse_database_url(url: str) -> DatabaseURL:
-    """Tell which store a URL means. No message of this function contains any part of the URL but its scheme."""
-    scheme, separator, rest = url.strip().partition("://")
-    backend = scheme.lower().partition("+")[0]
-    if separator and backend == "sqlite":
-        return _sqlite_url(rest)
-    if separator and backend in ("postgresql", "postgres"):
-        return _postgres_url(rest)
-    known = separator and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]{0,30}", scheme)
-    what = f"{scheme}:// is no database that Holdfast knows" if known else "this is no database URL"
-    raise ConfigError(f"{what}: {_EXAMPLES}.")
-
-
-def _sqlite_url(rest: str) -> DatabaseURL:
-    if rest in ("", "/:memory:"):
-        return DatabaseURL("sqlite", path=":memory:", safe="sqlite:///:memory:")
-    path = rest[1:]
-    if not rest.startswith("/") or not path:
+def _check_tokens(settings: Settings) -> None:
+    if settings.jwt_secret and settings.jwks_url:
+        raise ConfigError("jwt_secret and jwks_url are both set: tokens are checked by one of them, so leave the other away.")
+    if (settings.jwt_tenant_claim is None) != (settings.jwt_role_claim is None):
         raise ConfigError(
-            "a SQLite URL has three slashes before the file's name: sqlite:///jobs.db, or sqlite:////var/lib/jobs.db."
+            "jwt_tenant_claim and jwt_role_claim belong together: a token names the tenant and the role, or neither."
         )
-    if "?" in path or "\0" in path:
-        raise ConfigError("a SQLite URL takes no options after the file's name: use sqlite:///jobs.db.")
-    return DatabaseURL("sqlite", path=path, safe=f"sqlite:///{path}")
-
-
-def _postgres_url(rest: str) -> DatabaseURL:
-    authority, tail = re.fullmatch(r"([^/?#]*)(.*)", rest, re.DOTALL).groups()  # type: ignore[union-attr]
-    login, at, hosts = authority.rpartition("@")
-    # A raw / ? or # in a password ends the authority early: the rest of the password would be shown as a path.
-    cut_short = "#" in tail or ("@" in tail and (at or ":" in authority))
-    if cut_short or re.search(r"\s", rest) or not all(_HOST.fullmatch(host) for host in hosts.split(",")):
-        raise ConfigError(
-            "this PostgreSQL URL cannot be read: write special characters in the user or password percent-encoded "
-            "(@ as %40, / as %2F, # as %23), as in postgresql://user:password@host:5432/database."
-        )
-    database, _, query = tail.partition("?")
-    shown = urlencode([(k, v) for k, v in parse_qsl(query) if k in _SHOWN_PARAMETERS], safe="/,:")
-    user = login.partition(":")[0]
-    safe = f"postgresql://{user}{'@' if user else ''}{hosts}{database}{'?' if shown else ''}{shown}"
-    return DatabaseURL("postgres", url=f"postgresql://{rest}", safe=safe)

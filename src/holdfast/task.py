@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import random
 import reprlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
 import msgspec
 from msgspec.structs import asdict
@@ -50,7 +49,11 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     permanent: tuple[type[BaseException], ...] = ()
     order_on_failure: Literal["skip", "block"] = "skip"
     noun: str | None = None
+    rate: str | None = None
+    on_rate_limited: Literal["fail", "wait"] = "fail"
     expose: Literal["member", "admin", "owner"] | None = None
+    capture: tuple[str, ...] = ("logging",)
+    private: bool = False
 
 
 class TaskOptions(TypedDict, total=False):
@@ -71,7 +74,11 @@ class TaskOptions(TypedDict, total=False):
     permanent: Sequence[type[BaseException]]
     order_on_failure: Literal["skip", "block"]
     noun: str | None
+    rate: str | None
+    on_rate_limited: Literal["fail", "wait"]
     expose: Literal["member", "admin", "owner"] | None
+    capture: Sequence[Literal["logging", "debug", "print"]]
+    private: bool
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,16 +240,14 @@ class AsyncTask(Task[P, R]):
     """A task made of an `async def`."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        coroutine: Coroutine[Any, Any, R] = self.fn(*args, **kwargs)
-        return coroutine
+        return cast(Coroutine[Any, Any, R], self.fn(*args, **kwargs))
 
 
 class SyncTask(Task[P, R]):
     """A task made of a plain function."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        value: R = self.fn(*args, **kwargs)
-        return value
+        return cast(R, self.fn(*args, **kwargs))
 
 
 class BoundTask(Generic[P, R]):
@@ -260,8 +265,7 @@ class BoundTask(Generic[P, R]):
         return self._spec(args, kwargs)
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        jobs = await self.task.app.enqueue_jobs([self._spec(args, kwargs)], self.tx)
-        return jobs[0]
+        return (await self.task.app.enqueue_jobs([self._spec(args, kwargs)], self.tx))[0]
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         return self.task.app.enqueue_jobs_sync([self._spec(args, kwargs)], self.tx)[0]
@@ -309,9 +313,8 @@ class TaskMaker:
 def make_task(app: TaskApp, fn: Callable[..., Any], **options: Unpack[TaskOptions]) -> Task[Any, Any]:
     """A task from a function and its options; ConfigError where one of them cannot work."""
     given: dict[str, Any] = dict(options)
-    if given.get("name") is None:
-        given["name"] = getattr(codec.unwrapped(fn), "__name__", None)
-    name = given["name"]
+    own_name = getattr(codec.unwrapped(fn), "__name__", None)
+    name = given["name"] = own_name if given.get("name") is None else given["name"]
     label = f"task {name if isinstance(name, str) and name.isidentifier() else reprlib.repr(name)}"
     if isinstance(fn, Task):
         raise ConfigError(f"{label}: this function is a task already; decorate it once")
@@ -335,17 +338,6 @@ def job_options(task_name: str, given: dict[str, Any]) -> JobOptions:
     if options.delay is not None and options.run_at is not None:
         raise InvalidOption(f"{task_name}: delay and run_at exclude each other; give one of them")
     return options
-
-
-def retry_delay(spec: TaskSpec, attempt: int, base: float, most: float, rng: random.Random) -> float:
-    """Seconds to wait after this failed attempt (1 is the first)."""
-    if isinstance(spec.backoff, tuple):
-        return spec.backoff[min(attempt, len(spec.backoff)) - 1]
-    if spec.backoff is not None:
-        # A backoff function with a bug must not keep a job from being retried.
-        with contextlib.suppress(Exception):
-            return float(codec.seconds(0.0)(spec.backoff(attempt)))
-    return rng.random() * min(most, base * 2.0 ** min(attempt - 1, 64))
 
 
 def _isolated(fn: Callable[..., Any], spec: TaskSpec) -> bool:
@@ -374,18 +366,20 @@ _attempts = codec.whole(1, ATTEMPTS_MAX)
 _int32 = codec.whole(-(2**31), 2**31 - 1)
 
 _TASK_CHECKS: dict[str, codec.Check] = {
-    **dict.fromkeys(("name", "queue", "noun"), _name),
+    **dict.fromkeys(("name", "queue", "noun", "rate"), _name),
     **dict.fromkeys(("timeout", "expected", "lease"), codec.seconds(0.001)),
     "aliases": codec.several(_name, 0, ALIASES_MAX),
     "priority": _int32,
     "max_attempts": _attempts,
     "backoff": lambda value: value if callable(value) else _waits(value),
-    "isolate": codec.one_of(True, False),
+    **dict.fromkeys(("isolate", "private"), codec.one_of(True, False)),
     "memory": codec.whole(1, 2**63 - 1),
     "cancel": codec.one_of("cooperative", "immediate"),
     "permanent": codec.several(codec.exception_type, 0, PERMANENT_MAX),
+    "on_rate_limited": codec.one_of("fail", "wait"),
     "order_on_failure": codec.one_of("skip", "block"),
     "expose": codec.one_of("member", "admin", "owner"),
+    "capture": codec.several(codec.one_of("logging", "debug", "print"), 0, 3),
 }
 _JOB_CHECKS: dict[str, codec.Check] = {
     **dict.fromkeys(("tenant", "project", "actor", "queue", "enqueued_by"), _name),

@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
 from holdfast.errors import InvalidOption
+from holdfast.redact import redact
 from holdfast.store.protocol import UNCHANGED, Plan, Queue, Store, Tenant, Unchanged
 
 T = TypeVar("T")
@@ -41,12 +42,12 @@ class Tenants:
         _check_name("tenant", tenant)
         _check_number("limit", limit)
         _check_number("queue_depth", queue_depth)
-        _check_person(by)
         if plan is not UNCHANGED:
             names = sorted(known.name for known in await self._platform.store.plan_list())
             if plan not in names:
                 raise InvalidOption(f"There is no plan called {plan!r:.50}; the plans are {', '.join(names)}.")
-        return await self._platform.store.tenant_set(tenant, plan=plan, max_running=limit, queue_depth=queue_depth, by=by)
+        changes: dict[str, Any] = {"plan": plan, "max_running": limit, "queue_depth": queue_depth}
+        return await self._platform.store.tenant_set(tenant, **changes, by=_person(by))
 
     async def get(self, tenant: str) -> Tenant:
         _check_name("tenant", tenant)
@@ -63,13 +64,11 @@ class Tenants:
     async def pause(self, tenant: str, *, by: str | None = None) -> Tenant:
         """Nothing of this tenant is claimed any more; what runs goes on."""
         _check_name("tenant", tenant)
-        _check_person(by)
-        return await self._platform.store.tenant_pause(tenant, paused=True, by=by)
+        return await self._platform.store.tenant_pause(tenant, paused=True, by=_person(by))
 
     async def resume(self, tenant: str, *, by: str | None = None) -> Tenant:
         _check_name("tenant", tenant)
-        _check_person(by)
-        return await self._platform.store.tenant_pause(tenant, paused=False, by=by)
+        return await self._platform.store.tenant_pause(tenant, paused=False, by=_person(by))
 
     def set_sync(self, tenant: str, **changes: Any) -> Tenant:
         return self._platform.call_sync(self.set(tenant, **changes))
@@ -84,14 +83,14 @@ class Plans:
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
 
-    async def set(self, name: str, *, running: int, queue_depth: int, weight: int = 1) -> Plan:
+    async def set(self, name: str, *, running: int, queue_depth: int, weight: int = 1, by: str | None = None) -> Plan:
         """`weight`: how many jobs a tenant of this plan gets at each turn, where tenants compete."""
         _check_name("plan", name)
         _check_number("running", running, or_none=False)
         _check_number("queue_depth", queue_depth, or_none=False)
         if not isinstance(weight, int) or isinstance(weight, bool) or not 1 <= weight <= 100:
             raise InvalidOption(f"weight must be a whole number from 1 to 100, not {weight!r}.")
-        return await self._platform.store.plan_set(Plan(name, running, queue_depth, weight))
+        return await self._platform.store.plan_set(Plan(name, running, queue_depth, weight), by=_person(by))
 
     async def list(self) -> list[Plan]:
         return await self._platform.store.plan_list()
@@ -107,8 +106,7 @@ class Queues:
         """At most `limit` jobs of this queue run at once, whatever the number of workers; None: no limit."""
         _check_name("queue", queue)
         _check_number("limit", limit)
-        _check_person(by)
-        return await self._platform.store.queue_set(queue, max_running=limit, by=by)
+        return await self._platform.store.queue_set(queue, max_running=limit, by=_person(by))
 
     async def get(self, queue: str) -> Queue:
         _check_name("queue", queue)
@@ -120,13 +118,11 @@ class Queues:
 
     async def pause(self, queue: str, *, by: str | None = None) -> Queue:
         _check_name("queue", queue)
-        _check_person(by)
-        return await self._platform.store.queue_pause(queue, paused=True, by=by)
+        return await self._platform.store.queue_pause(queue, paused=True, by=_person(by))
 
     async def resume(self, queue: str, *, by: str | None = None) -> Queue:
         _check_name("queue", queue)
-        _check_person(by)
-        return await self._platform.store.queue_pause(queue, paused=False, by=by)
+        return await self._platform.store.queue_pause(queue, paused=False, by=_person(by))
 
 
 def _check_name(what: str, name: object) -> None:
@@ -134,9 +130,12 @@ def _check_name(what: str, name: object) -> None:
         raise InvalidOption(f"A {what} is named by 1 to {NAME_CHARS_MAX} characters without NUL, not {name!r:.50}.")
 
 
-def _check_person(by: object) -> None:
-    if by is not None:
-        _check_name("person", by)
+def _person(by: str | None) -> str | None:
+    """Who did it, for the record."""
+    if by is None:
+        return None
+    _check_name("person", by)
+    return redact(by)
 
 
 def _check_number(what: str, number: object, *, or_none: bool = True) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
+import logging
 import os
 import signal
 import subprocess
@@ -33,6 +35,37 @@ def talk() -> None:
     run.progress(0.5, "talking")
     run.log.info("hello", step="greeting", duration_ms=1.5, odd={1, 2}, job=run.job_id)
     print("this goes to the worker's own output")
+
+
+@hf.task(isolate=True)
+def log_and_print() -> None:
+    logging.getLogger("app.child").warning("from logging %d", 1)
+    print("nobody asked for this")
+
+
+@hf.task(isolate=True, max_attempts=1, capture=("print",))
+def speak_and_die() -> None:
+    logging.getLogger("app.child").warning("nobody asked for this")
+    print("printed")
+    print("to stderr", file=sys.stderr)
+    subprocess.run(["sh", "-c", "echo from a program"], check=True)
+    os.write(1, b"\xff no end of line")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@hf.task(isolate=True, capture=("print",))
+def print_without_end() -> str:
+    for _ in range(20):
+        sys.stdout.write("x" * 1_000_000)
+    for n in range(200_000):
+        print("line", n)
+    return "printed"
+
+
+@hf.task(isolate=True)
+async def stream_in_child() -> int:
+    process = await asyncio.create_subprocess_exec("sh", "-c", "echo streamed", stdout=subprocess.PIPE)
+    return await current().log.stream(process)
 
 
 @hf.task(isolate=True, max_attempts=1)

@@ -6,10 +6,8 @@ import asyncio
 
 import pytest
 
-from holdfast import Holdfast, State, current, runlog
+from holdfast import Holdfast, State, current
 from holdfast.errors import JobCancelled, JobFailed, ResultTimeout
-from holdfast.job import LogLine
-from holdfast.settings import load_settings
 from tests.cases.steps import comes_to, drain, ends, lines, messages, working
 from tests.support.waiting import until
 
@@ -159,24 +157,3 @@ async def test_a_burst_of_20_000_lines_is_kept_whole(hf: Holdfast, kind: str) ->
     last = await hf.logs(run_id, after=19_998)
     assert [(line.no, line.message) for line in last] == [(19_999, "line 19998"), (20_000, "line 19999")]
     assert len(await hf.logs(run_id, limit=30_000)) == 20_000
-
-
-async def test_two_writers_of_one_log_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of a run may meet a flush that is under way: each line is written once, and none is forgotten unwritten."""
-    monkeypatch.setattr(runlog, "LINES_PER_BATCH", 1)
-    go, written = asyncio.Event(), []
-
-    class Slow:
-        async def log_append_if_leased(self, job_id: str, run_id: str, lines: list[LogLine]) -> bool:
-            await go.wait()
-            written.extend(line.message for line in lines)
-            return True
-
-    buffer = runlog.RunBuffer("job", "run", load_settings())
-    for message in ("one", "two"):
-        buffer.add("info", message, None, None, {})
-    writers = [asyncio.create_task(buffer.write(Slow())) for _ in range(2)]  # type: ignore[arg-type]
-    await asyncio.sleep(0)
-    go.set()
-    await asyncio.gather(*writers)
-    assert written == ["one", "two"] and not buffer.dirty

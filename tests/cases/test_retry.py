@@ -378,12 +378,12 @@ async def test_nothing_late_from_an_old_run_is_accepted_after_the_reaper(hf_at: 
 
 async def _refuses_everything(hf: Holdfast, job_id: str, run_id: str) -> None:
     from holdfast.job import LogLine
-    from holdfast.store.protocol import Beat, Completion, Departure, Leaving
+    from holdfast.store.protocol import Beat, Completion, Departure, Leaving, LogBatch
 
     store, line = hf.store, LogLine(run_id=run_id, no=99, level="info", message="late")
     assert await store.lease_extend_if_held([Beat(job_id, run_id, 300)]) == []
     assert await store.job_complete_if_leased([Completion(job_id, run_id, '"late"')]) == set()
     assert await store.job_leave_if_leased([Departure(id=job_id, run_id=run_id, how=Leaving.FAIL)]) == {}
-    assert not await store.log_append_if_leased(job_id, run_id, [line])
+    assert not await store.log_append_if_leased([LogBatch(job_id, run_id, [line])])
     assert not await store.progress_set_if_leased(job_id, run_id, 0.9, "late")
     assert not await store.step_save_if_leased(job_id, run_id, "s", "f", "1")

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Abort, Holdfast, current
+from holdfast import Abort, Holdfast, State, current, step, step_sync
+from holdfast import redact as redaction
+from holdfast.errors import ResultTooLarge
 from holdfast.redact import refresh_environment
 from tests.cases.steps import drain, lines
 
@@ -99,3 +101,91 @@ async def test_the_working_directory_is_not_a_secret(hf: Holdfast, monkeypatch: 
     await drain(hf)
     (line,) = await lines(hf, job)
     assert line.metadata is not None and __file__ in line.metadata["traceback"]
+
+
+@pytest.mark.case("D37")
+@pytest.mark.parametrize("kind", ["async", "thread"])
+async def test_a_secret_in_a_steps_result_is_not_kept_and_the_log_says_what_to_do(hf: Holdfast, kind: str) -> None:
+    """Both attempts see the same, so that nothing works once and fails later."""
+    seen: list[Any] = []
+
+    def login() -> dict[str, str]:
+        return {"token": "short", "user": "me"}
+
+    @hf.task(max_attempts=2, backoff=(0,))
+    async def work_async() -> None:
+        seen.append(await step("login", login))
+        raise ValueError
+
+    @hf.task(max_attempts=2, backoff=(0,))
+    def work_in_thread() -> None:
+        seen.append(step_sync("login", login))
+        raise ValueError
+
+    job = await (work_async if kind == "async" else work_in_thread).enqueue()
+    await drain(hf)
+    assert seen == [{"token": "[REDACTED]", "user": "me"}] * 2
+    first, second = [await hf.logs(run.run_id) for run in reversed(await hf.runs(job.id))]
+    warning = next(line for line in first if line.step == "login")
+    assert warning.level == "warning" and "Return a reference instead" in warning.message
+    assert not any(line.step == "login" for line in second)
+
+
+@pytest.mark.case("D37")
+async def test_a_secret_in_a_result_that_is_completed_in_a_transaction_is_redacted(hf: Holdfast) -> None:
+    """The other way in which a result reaches the database."""
+
+    @hf.task
+    async def work() -> None:
+        async with hf.transaction() as tx:
+            await current().complete({"url": URL, "rows": 3}, tx=tx)
+
+    job = await work.enqueue()
+    await drain(hf)
+    assert (await hf.get(job.id)).output == {"url": "https://[REDACTED]@github.com/acme/app.git", "rows": 3}
+
+
+async def test_what_a_step_or_complete_keeps_may_be_no_larger_than_a_result(database_url: str) -> None:
+    """It fails the job at once: another attempt would bring the same."""
+    hf = Holdfast(database_url, result_bytes_max=1000)
+    met: list[str] = []
+
+    @hf.task
+    async def too_much(way: str) -> None:
+        try:
+            if way == "step":
+                await step("read", lambda: "x" * 2000)
+            async with hf.transaction() as tx:
+                await current().complete("x" * 2000, tx=tx)
+        except ResultTooLarge as error:
+            met.append(str(error))
+            raise
+
+    jobs = [await too_much.enqueue(way) for way in ("step", "complete")]
+    await drain(hf, concurrency=1)
+    found = [await hf.get(job.id) for job in jobs]
+    await hf.aclose()
+    assert [(job.state, job.error_code, job.attempt) for job in found] == [(State.FAILED, "result_too_large", 1)] * 2
+    limit = "takes 2002 bytes and 1000 are allowed; store it and return its key"
+    assert met == [f"step read: the result {limit}", f"complete: the result {limit}"]
+
+
+@pytest.mark.case("D37")
+async def test_a_pattern_of_the_users_own_holds_everywhere(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given once, as a setting."""
+    monkeypatch.setattr(redaction, "_user_patterns", ())
+    hf = Holdfast(database_url, redact=[r"cust-\d+"])
+
+    @hf.task(max_attempts=1)
+    async def work(fail: bool) -> str:
+        current().log.info("for cust-123", customer="cust-123")
+        if fail:
+            raise ValueError("no cust-123")
+        return "cust-123"
+
+    jobs = [await work.enqueue(fail) for fail in (True, False)]
+    await drain(hf)
+    await hf.cancel((await work.options(delay=60).enqueue(True)).id, by="cust-123")
+    known = [await everything_about(hf, job.id) for job in jobs]
+    await hf.aclose()
+    assert not any("cust-123" in text for text in known) and all("[REDACTED]" in text for text in known)

@@ -334,3 +334,45 @@ async def test_a_sync_enqueue_refuses_an_async_connection(hf: Holdfast) -> None:
     async with hf.transaction() as tx:
         with pytest.raises(InvalidOption, match="await enqueue"):
             send.options(tx=tx).enqueue_sync()
+
+
+async def test_an_idempotency_key_commits_with_the_callers_own_work(shop: Holdfast, library: Library) -> None:
+    """Rolled back, it was never used; committed, the next request gets the answer."""
+
+    @shop.task
+    async def send() -> None: ...
+
+    async def request(*, roll_back: bool = False) -> tuple[bool, Any]:
+        async with library[1]() as tx:
+            async with shop.idempotent("k", scope="orders", body={"n": 1}, tenant="acme", tx=tx) as once:
+                if not once.replayed:
+                    once.store({"job": (await send.options(tx=tx).enqueue()).id, "text": "50 % off: ’?’"})
+            if roll_back:
+                raise Rollback
+        return once.replayed, once.response
+
+    with contextlib.suppress(Rollback):
+        await request(roll_back=True)
+    assert await jobs_stored(shop) == 0
+    first, second = await request(), await request()
+    assert (first[0], second[0]) == (False, True)
+    assert first[1] == second[1]
+    assert await jobs_stored(shop) == 1
+
+
+@pytest.mark.parametrize("kind", ["psycopg", "sqlite3"])
+def test_a_sync_program_does_a_request_once_in_its_own_transaction(kind: str, request: pytest.FixtureRequest) -> None:
+    """On its own connection and thread; an async one is refused."""
+    url: str = request.getfixturevalue("postgres_url" if kind == "psycopg" else "sqlite_url")
+    hf = Holdfast(url)
+    connection: Any = psycopg.connect(url) if kind == "psycopg" else sqlite3.connect(path_of(url))
+    replayed = []
+    for end in (connection.rollback, connection.commit, connection.commit):
+        with hf.idempotent("k", scope="s", tx=connection) as once:
+            if not once.replayed:
+                once.store("done")
+        end()
+        replayed.append(once.replayed)
+    connection.close()
+    hf.close()
+    assert replayed == [False, False, True]

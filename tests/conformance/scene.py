@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.ids import new_job_id, new_run_id
-from holdfast.job import LogLine, State
+from holdfast.job import Event, LogLine, State
 from holdfast.store.protocol import (
     UNCHANGED,
     Backoff,
@@ -19,6 +19,8 @@ from holdfast.store.protocol import (
     Departure,
     Inserted,
     Leaving,
+    LogBatch,
+    LogFilter,
     NewJob,
     Reaped,
     Store,
@@ -129,7 +131,21 @@ async def state_of(store: Store, job_id: str) -> State:
 
 
 async def event_types(store: Store, job_id: str) -> list[str]:
-    return [event.type for event in await store.event_list(job_id)]
+    return [event.type for event in await events_of(store, job_id)]
+
+
+async def events_of(store: Store, job_id: str) -> list[Event]:
+    """Oldest first."""
+    return (await store.event_list(job_id=job_id, limit=1000))[::-1]
+
+
+async def append(store: Store, run: Claimed, *lines: LogLine) -> bool:
+    """Whether they were taken."""
+    return run.run_id in await store.log_append_if_leased([LogBatch(run.id, run.run_id, lines)])
+
+
+async def log_of(store: Store, run: Claimed, *, limit: int = 1000, newest: bool = False, **where: Any) -> list[LogLine]:
+    return await store.log_read(run.run_id, LogFilter(**where), limit=limit, newest=newest)
 
 
 def table(store: Store, name: str) -> str:

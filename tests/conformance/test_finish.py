@@ -13,7 +13,7 @@ from holdfast.ids import new_run_id
 from holdfast.job import Hold, State
 from holdfast.store.protocol import Claimed, Completion, Departure, Leaving, Store
 from tests.conformance.conftest import OpenAnother
-from tests.conformance.scene import claim, claimed_ids, complete, event_types, insert_some, leave, start, state_of
+from tests.conformance.scene import claim, claimed_ids, complete, event_types, events_of, insert_some, leave, start, state_of
 
 
 @pytest.mark.case("life-1", "queue-2")
@@ -51,7 +51,7 @@ async def test_a_job_that_simply_works_writes_no_history(store: Store) -> None:
     """No event, and its one run is read from its own row."""
     run = await start(store)
     await complete(store, run)
-    assert await store.event_list(run.id) == []
+    assert await events_of(store, run.id) == []
     assert [(one.run_no, one.outcome) for one in await store.run_list(run.id)] == [(1, "completed")]
 
 
@@ -146,7 +146,7 @@ async def test_a_requested_cancel_turns_every_way_out_into_cancelled(store: Stor
     assert await leave(store, run, how, delay=60.0) is State.CANCELLED
     found = await store.job_get(run.id)
     assert (found.state, found.cancel_requested_by, found.attempt) == (State.CANCELLED, "ana", 1)
-    events = await store.event_list(run.id)
+    events = await events_of(store, run.id)
     assert [(event.type, event.actor) for event in events] == [("job.cancel_requested", "ana"), ("job.cancelled", "ana")]
 
 
@@ -161,7 +161,7 @@ async def test_leaving_says_in_an_event_what_happened(store: Store, clock: Manua
     """Run, attempt, error and delay are in the event of a retry."""
     run = await start(store, tenant="acme")
     await leave(store, run, Leaving.RETRY, delay=5.0, error_code="boom", error_message="it broke")
-    (event,) = await store.event_list(run.id)
+    (event,) = await events_of(store, run.id)
     assert (event.type, event.job_id, event.tenant, event.at) == ("job.retrying", run.id, "acme", clock.now())
     said = {"run_no": 1, "attempt": 1, "error_code": "boom", "error_message": "it broke", "delay": 5.0}
     assert said == event.data

@@ -142,6 +142,17 @@ async def test_a_unique_key_meets_a_running_job_too(store: Store) -> None:
     assert (answer.id, answer.run_id, answer.state, answer.created) == (run.id, run.run_id, State.RUNNING, False)
 
 
+async def test_an_answer_tells_the_older_jobs_queue_and_priority(store: Store) -> None:
+    """Not those of the call, which made nothing; also within one call."""
+    older = await insert(store, unique_key="k", queue="old", priority=3)
+    again, fresh = await store.job_insert_many(
+        [new_job(unique_key="k", queue="new", priority=9), new_job(queue="new", priority=9)]
+    )
+    assert (older.created, older.queue, older.priority) == (True, "old", 3)
+    assert (again.created, again.id, again.queue, again.priority) == (False, older.id, "old", 3)
+    assert (fresh.created, fresh.queue, fresh.priority) == (True, "new", 9)
+
+
 @pytest.mark.parametrize("end", [State.COMPLETED, State.FAILED, State.CANCELLED])
 async def test_a_unique_key_is_free_again_after_the_end(store: Store, end: State) -> None:
     """However the job ended, the next one with its key is a new job."""

@@ -12,7 +12,20 @@ from holdfast.clock import ManualClock
 from holdfast.ids import new_run_id
 from holdfast.job import State
 from holdfast.store.protocol import Beat, Claimed, Completion, Leaving, Store
-from tests.conformance.scene import LEASE, beat, claim, complete, insert_some, leave, line, reap, start
+from tests.conformance.scene import (
+    LEASE,
+    append,
+    beat,
+    claim,
+    complete,
+    events_of,
+    insert_some,
+    leave,
+    line,
+    log_of,
+    reap,
+    start,
+)
 
 
 @pytest.mark.case("life-4")
@@ -129,7 +142,7 @@ async def accepted_acts(store: Store, run: Claimed) -> list[str]:
     tried = {
         "beat": await store.lease_extend_if_held([Beat(run.id, run.run_id, LEASE)]),
         "progress": await store.progress_set_if_leased(run.id, run.run_id, 0.9, "late"),
-        "log": await store.log_append_if_leased(run.id, run.run_id, [line(run, 99, "late")]),
+        "log": await append(store, run, line(run, 99, "late")),
         "step": await store.step_save_if_leased(run.id, run.run_id, "late", "f", "1"),
         "complete by statement": await complete_by_statement(store, completion),
         "complete": await store.job_complete_if_leased([completion]),
@@ -143,15 +156,15 @@ async def accepted_acts(store: Store, run: Claimed) -> list[str]:
 async def test_nothing_of_a_run_that_lost_its_lease_is_accepted(store: Store, clock: ManualClock, loss: str) -> None:
     """Complete, leave, beat, log, progress and step are all refused, and leave no trace."""
     run = await start(store, max_attempts=5, backoff=[0.0])
-    await store.log_append_if_leased(run.id, run.run_id, [line(run, 1, "in time")])
+    await append(store, run, line(run, 1, "in time"))
     await LOSSES[loss](store, run, clock)
 
     async def everything() -> tuple[object, ...]:
         return (
             await store.job_get(run.id),
             await store.run_list(run.id),
-            await store.event_list(run.id),
-            await store.log_read(run.run_id, after=0, limit=1000),
+            await events_of(store, run.id),
+            await log_of(store, run),
             await store.step_get(run.id, "late", "f"),
         )
 

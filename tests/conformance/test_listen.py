@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast.clock import ManualClock
-from holdfast.store.protocol import TENANT_MARK, UNCHANGED, Leaving, Plan, Store
+from holdfast.store.protocol import TENANT_MARK, UNCHANGED, Leaving, LogBatch, Plan, Store
 from holdfast.tx import caller_of
 from tests.conformance.conftest import OpenAnother
-from tests.conformance.scene import LEASE, claim, complete, fail, insert, leave, new_job, reap, start
+from tests.conformance.scene import LEASE, append, claim, complete, fail, insert, leave, line, new_job, reap, start
 from tests.conformance.test_workers import a_worker
 from tests.conftest import open_store
 from tests.support.waiting import until
@@ -126,7 +126,7 @@ async def test_a_changed_limit_or_pause_wakes_everybody(store: Store, heard: Hea
     changes = {
         "tenant_set": lambda: store.tenant_set("t", plan="pro", max_running=UNCHANGED, queue_depth=UNCHANGED, by=None),
         "tenant_pause": lambda: store.tenant_pause("t", paused=False, by=None),
-        "plan_set": lambda: store.plan_set(Plan("free", 2, 10)),
+        "plan_set": lambda: store.plan_set(Plan("free", 2, 10), by=None),
         "queue_set": lambda: store.queue_set("mail", max_running=None, by=None),
         "queue_pause": lambda: store.queue_pause("mail", paused=False, by=None),
     }
@@ -189,6 +189,49 @@ async def test_a_transaction_that_was_rolled_back_wakes_nobody(store: Store, hea
     await insert(store, queue="afterwards")
     await heard.wait_for(arrival(store, "afterwards"))
     assert heard.wakes == [arrival(store, "afterwards")]
+
+
+async def test_log_lines_wake_only_those_who_follow_logs(store: Store, heard: Heard) -> None:
+    """Once for each run of a call that was taken and had lines; workers, who do not care, hear nothing of it."""
+    follower = Heard()
+    stop = await store.listen(follower, logs=True)
+    one, other, silent, lost = [await start(store) for _ in range(4)]
+    await leave(store, lost, Leaving.FAIL)
+    heard.wakes.clear()
+    follower.wakes.clear()
+    batches = [LogBatch(run.id, run.run_id, [line(run, 1), line(run, 2)]) for run in (one, other, lost)]
+    await store.log_append_if_leased([*batches, LogBatch(silent.id, silent.run_id, [])])
+    await insert(store, queue="afterwards")
+    for listener in (heard, follower):
+        await listener.wait_for(arrival(store, "afterwards"))
+    assert heard.wakes == [arrival(store, "afterwards")]
+    logs = [wake for wake in follower.wakes if wake.startswith("log:")]
+    assert sorted(logs) == sorted([f"log:{one.run_id}", f"log:{other.run_id}"])
+    await stop()
+    await append(store, one, line(one, 3))
+    assert f"log:{one.run_id}" not in follower.wakes[len(logs) + 1 :]
+
+
+async def test_the_line_of_the_reaper_wakes_followers(store: Store, clock: ManualClock) -> None:
+    """It is the last one of its run."""
+    follower = Heard()
+    stop = await store.listen(follower, logs=True)
+    run = await start(store)
+    clock.advance(LEASE + 1)
+    await reap(store)
+    await follower.wait_for(f"log:{run.run_id}")
+    await stop()
+
+
+async def test_lines_that_another_process_writes_are_heard(store: Store, open_another: OpenAnother) -> None:
+    """PostgreSQL names the run; from an SQLite file one only sees that something has changed."""
+    follower, run = Heard(), await start(store)
+    stop = await store.listen(follower, logs=True)
+    await follower.wait_for("")
+    follower.wakes.clear()
+    await append(open_another(), run, line(run, 1))
+    await follower.wait_for(f"log:{run.run_id}" if store.name == "postgres" else "")
+    await stop()
 
 
 async def test_listening_says_whether_hints_come(store: Store) -> None:

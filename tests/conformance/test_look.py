@@ -12,7 +12,7 @@ from holdfast.errors import JobNotFound
 from holdfast.ids import new_job_id
 from holdfast.job import State
 from holdfast.store.protocol import JobFilter, Leaving, Store
-from tests.conformance.scene import QUEUE, TASK, claim, complete, fail, insert, insert_some, leave, new_job, start
+from tests.conformance.scene import QUEUE, TASK, claim, complete, events_of, fail, insert, insert_some, leave, new_job, start
 from tests.conformance.test_workers import a_worker
 
 
@@ -27,7 +27,7 @@ async def test_a_job_that_is_not_there_is_a_clear_error(store: Store, job_id: st
         await store.job_get(job_id)
     with pytest.raises(JobNotFound):
         await store.run_list(job_id)
-    assert await store.event_list(job_id) == []
+    assert await events_of(store, job_id) == []
 
 
 # -- lists -----------------------------------------------------------------------------------------------------------------
@@ -208,6 +208,6 @@ async def test_runs_are_newest_first_and_events_oldest_first(store: Store, clock
         clock.advance(1)
         run = next(iter((await claim(store)).jobs), run)
     assert [(r.run_no, r.outcome) for r in await store.run_list(run.id)] == [(3, "failed"), (2, "snoozed"), (1, "failed")]
-    events = await store.event_list(run.id)
+    events = await events_of(store, run.id)
     assert [event.type for event in events] == ["job.retrying", "job.snoozed", "job.failed"]
     assert sorted(event.id for event in events) == [event.id for event in events]

@@ -16,6 +16,7 @@ from tests.conformance.scene import (
     claimed_ids,
     complete,
     event_types,
+    events_of,
     fail,
     insert,
     insert_some,
@@ -35,7 +36,7 @@ async def test_a_queued_job_is_cancelled_at_once_and_never_claimed(store: Store,
     assert (cancelled.state, cancelled.cancel_requested_by) == (State.CANCELLED, "ana")
     assert cancelled.finished_at == cancelled.cancel_requested_at == clock.now()
     assert cancelled == await store.job_get(job.id)
-    (event,) = await store.event_list(job.id)
+    (event,) = await events_of(store, job.id)
     assert (event.type, event.actor, event.tenant, event.at) == ("job.cancelled", "ana", "acme", clock.now())
     assert (await claim(store)).jobs == []
 
@@ -80,11 +81,11 @@ async def end_as(store: Store, state: str) -> str:
 async def test_what_cannot_be_cancelled_is_a_conflict_that_says_why(store: Store, state: str) -> None:
     """The code names the state, the sentence names the job, and nothing is changed."""
     job_id = await end_as(store, state)
-    before = await store.job_get(job_id), await store.event_list(job_id)
+    before = await store.job_get(job_id), await events_of(store, job_id)
     with pytest.raises(JobConflict, match=job_id) as refused:
         await store.job_cancel(job_id, "ana")
     assert refused.value.code == f"already_{state}"
-    assert before == (await store.job_get(job_id), await store.event_list(job_id))
+    assert before == (await store.job_get(job_id), await events_of(store, job_id))
 
 
 @pytest.mark.parametrize("job_id", NO_JOBS)
@@ -134,7 +135,7 @@ async def test_a_retried_job_starts_anew_at_attempt_zero(store: Store, clock: Ma
     assert retried.run_id != before.run_id
     assert (retried.error_code, retried.error_message, retried.finished_at, retried.started_at) == (None, None, None, None)
     assert (retried.locked_by, retried.cancel_requested_at, retried.cancel_requested_by) == (None, None, None)
-    assert [(event.type, event.actor) for event in await store.event_list(job_id)][-1] == ("job.retried", "ana")
+    assert [(event.type, event.actor) for event in await events_of(store, job_id)][-1] == ("job.retried", "ana")
 
 
 @pytest.mark.case("L19")
@@ -187,11 +188,11 @@ async def test_a_job_cancelled_between_two_attempts_is_in_the_history_once(store
 async def test_what_cannot_be_retried_is_a_conflict_that_says_why(store: Store, state: str, code: str) -> None:
     """The code names the reason, the sentence names the job, and nothing is changed."""
     job_id = await end_as(store, state)
-    before = await store.job_get(job_id), await store.event_list(job_id)
+    before = await store.job_get(job_id), await events_of(store, job_id)
     with pytest.raises(JobConflict, match=job_id) as refused:
         await store.job_retry_if_ended(job_id, "ana")
     assert refused.value.code == code
-    assert before == (await store.job_get(job_id), await store.event_list(job_id))
+    assert before == (await store.job_get(job_id), await events_of(store, job_id))
 
 
 async def test_a_retry_does_not_make_a_second_active_job_of_a_unique_key(store: Store) -> None:

@@ -31,14 +31,16 @@ PARAMETERS = {
     "timestamptz": "now()",
     "integer[]": "'{10,10}'",
     "uuid[]": "ARRAY[gen_random_uuid()]",
+    "boolean": "true",
 }
 VARIABLES = {
     "$1": "v_queue|p_queue|p_after|v_first",
     "$2": "p_tasks|p_lanes|v_lanes|p_results",
-    "$3": "v_queue.max_running|p_most|v_room|v_share",
-    "$4": "v_now",
+    "$3": "v_queue.max_running|p_most|v_room|v_share|v_begin.urgency|v_begin.seq",
+    "$4": "v_now|v_begin.run_at",
     "$5": "v_limits|v_open.rooms|v_open.weights",
     "$6": "p_ids|p_run_ids",
+    "$7": "v_floored",
 }
 """What takes the place of our functions' variables, of the type that stands at that place above."""
 
@@ -99,7 +101,19 @@ def plan_of(connection: psycopg.Connection, sql: str, mode: str = "force_generic
     return plan
 
 
-@pytest.mark.parametrize("function", ["job_claim_v2", "lease_extend_v1", "job_complete_v1", "job_leave_v1", "job_reap_v1"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        "job_claim_v3",
+        "lease_extend_v1",
+        "job_complete_v1",
+        "job_leave_v1",
+        "job_reap_v1",
+        "log_append_v1",
+        "log_read_v1",
+        "log_read_new_v1",
+    ],
+)
 def test_the_hot_functions_pin_their_plans(postgres: psycopg.Connection, function: str) -> None:
     """The plans shown below are those that are run, whatever the server's own settings are."""
     rows = postgres.execute("SELECT unnest(proconfig) FROM pg_proc WHERE proname = %s", [function])
@@ -110,9 +124,10 @@ def test_the_hot_functions_pin_their_plans(postgres: psycopg.Connection, functio
 @pytest.mark.parametrize("mode", PLAN_MODES)
 def test_postgresql_claims_straight_from_the_index(postgres: psycopg.Connection, mode: str) -> None:
     """For each tenant its front: no sort of jobs and no scan of the table, also when the plan does not know the values."""
-    plan = plan_of(postgres, part_of("job_claim_v2", "SELECT array_agg(c.row)", "LIMIT v_room) AS c"), mode)
+    plan = plan_of(postgres, part_of("job_claim_v3", "SELECT array_agg(c.row)", "LIMIT v_room) AS c"), mode)
     found = re.search(r"Limit\n +->  LockRows\n +->  Index Scan using jobs_claimable on jobs k\n +Index Cond: (.*)", plan)
     assert found and "COALESCE(tenant, ''::text) = l.lane" in found[1] and "queue = " in found[1], plan
+    assert "ROW((~ priority), run_at, seq) > ROW(" in found[1], plan
     assert "Sort" not in plan[found.start() :]
     assert "Seq Scan" not in plan
 
@@ -148,7 +163,7 @@ def test_postgresql_counts_what_runs_by_its_index(postgres: psycopg.Connection, 
 @pytest.mark.parametrize("mode", PLAN_MODES)
 def test_postgresql_finds_what_fell_due_by_its_index(postgres: psycopg.Connection, mode: str) -> None:
     """Each claim looks for due jobs first; that must cost next to nothing too."""
-    plan = plan_of(postgres, part_of("job_claim_v2", "UPDATE holdfast.jobs SET hold = NULL", "FOR UPDATE SKIP LOCKED))"), mode)
+    plan = plan_of(postgres, part_of("job_claim_v3", "UPDATE holdfast.jobs SET hold = NULL", "FOR UPDATE SKIP LOCKED))"), mode)
     assert "Index Scan using jobs_scheduled" in plan
     assert "Tid Scan on jobs" in plan
     assert "Sort" not in plan

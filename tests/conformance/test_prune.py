@@ -9,7 +9,20 @@ from holdfast.errors import JobNotFound
 from holdfast.ids import new_job_id
 from holdfast.job import State
 from holdfast.store.protocol import Leaving, Retention, Store
-from tests.conformance.scene import by_hand, claim, complete, fail, insert, insert_some, leave, line, start
+from tests.conformance.scene import (
+    append,
+    by_hand,
+    claim,
+    complete,
+    events_of,
+    fail,
+    insert,
+    insert_some,
+    leave,
+    line,
+    log_of,
+    start,
+)
 from tests.conformance.test_workers import a_worker
 
 KEEP = Retention(finished=14, failed=90, events=90, logs=90, workers=1)
@@ -71,14 +84,14 @@ async def test_what_hangs_on_a_job_goes_with_it(store: Store, clock: ManualClock
     """Runs, steps and the log lines of every run, also of the older ones; another job's stay."""
     run = await start(store)
     await store.step_save_if_leased(run.id, run.run_id, "s", "f", "1")
-    await store.log_append_if_leased(run.id, run.run_id, [line(run, 1), line(run, 2)])
+    await append(store, run, line(run, 1), line(run, 2))
     await leave(store, run, Leaving.RETRY)
     (again,) = (await claim(store)).jobs
-    await store.log_append_if_leased(again.id, again.run_id, [line(again, 1)])
+    await append(store, again, line(again, 1))
     await complete(store, again)
     clock.advance(days=10)
     other = await start(store)
-    await store.log_append_if_leased(other.id, other.run_id, [line(other, 1)])
+    await append(store, other, line(other, 1))
     await store.step_save_if_leased(other.id, other.run_id, "s", "f", "1")
     clock.advance(days=5)
     gone = await store.prune(KEEP, limit=100)
@@ -91,6 +104,33 @@ async def test_what_hangs_on_a_job_goes_with_it(store: Store, clock: ManualClock
     assert left == {"runs": 0, "steps": 1, "logs": 1}
 
 
+@pytest.mark.case("D34")
+async def test_a_job_with_many_lines_goes_in_small_batches(store: Store, clock: ManualClock) -> None:
+    """No pass deletes more than its limit; the job stays until the last line of all its runs is gone, and waits for nobody."""
+    run = await start(store)
+    await append(store, run, *(line(run, no) for no in range(1, 5)))
+    await leave(store, run, Leaving.RETRY)
+    (again,) = (await claim(store)).jobs
+    await append(store, again, *(line(again, no) for no in range(1, 5)))
+    await complete(store, again)
+    await complete(store, await start(store))
+    clock.advance(days=15)
+    passes = [await store.prune(KEEP, limit=3) for _ in range(4)]
+    assert [(gone["jobs"], gone["logs"]) for gone in passes] == [(1, 3), (0, 3), (1, 2), (0, 0)]
+    assert await by_hand(store, "SELECT * FROM {logs}") == [] == await by_hand(store, "SELECT * FROM {runs}")
+
+
+async def test_lines_and_jobs_of_the_same_age_share_the_limit(store: Store, clock: ManualClock) -> None:
+    """Lines go by their own age and with their job, at most so many in all."""
+    run = await start(store)
+    await append(store, run, *(line(run, no) for no in range(1, 6)))
+    ended = await start(store)
+    await append(store, ended, *(line(ended, no) for no in range(1, 6)))
+    await complete(store, ended)
+    clock.advance(days=91)
+    assert [(await store.prune(KEEP, limit=4))["logs"] for _ in range(4)] == [4, 4, 2, 0]
+
+
 async def test_events_outlive_their_job_until_their_own_time(store: Store, clock: ManualClock) -> None:
     """What happened can still be asked after the job itself is gone."""
     job = await insert(store)
@@ -98,21 +138,21 @@ async def test_events_outlive_their_job_until_their_own_time(store: Store, clock
     clock.advance(days=20)
     gone = await store.prune(KEEP, limit=100)
     assert (gone["jobs"], gone["events"]) == (1, 0)
-    assert [event.type for event in await store.event_list(job.id)] == ["job.cancelled"]
+    assert [event.type for event in await events_of(store, job.id)] == ["job.cancelled"]
     clock.advance(days=71)
     assert (await store.prune(KEEP, limit=100))["events"] == 1
-    assert await store.event_list(job.id) == []
+    assert await events_of(store, job.id) == []
 
 
 @pytest.mark.case("D34")
 async def test_old_log_lines_go_although_their_job_stays(store: Store, clock: ManualClock) -> None:
     """A job that runs for months loses its oldest lines only, batch by batch."""
     run = await start(store)
-    await store.log_append_if_leased(run.id, run.run_id, [line(run, no) for no in range(1, 6)])
+    await append(store, run, *[line(run, no) for no in range(1, 6)])
     clock.advance(days=91)
-    await store.log_append_if_leased(run.id, run.run_id, [line(run, 6)])
+    await append(store, run, line(run, 6))
     assert [(await store.prune(KEEP, limit=3))["logs"] for _ in range(3)] == [3, 2, 0]
-    assert [one.no for one in await store.log_read(run.run_id, after=0, limit=10)] == [6]
+    assert [one.no for one in await log_of(store, run)] == [6]
 
 
 async def test_workers_that_fell_silent_are_forgotten(store: Store, clock: ManualClock) -> None:
@@ -139,4 +179,4 @@ async def test_a_forgotten_predecessor_leaves_nobody_waiting(store: Store, clock
 async def test_nothing_to_forget_is_no_error(store: Store) -> None:
     """An empty database answers zero for every table."""
     assert await store.prune(KEEP, limit=10) == {"jobs": 0, "events": 0, "logs": 0, "workers": 0}
-    assert await store.event_list(new_job_id()) == []
+    assert await events_of(store, new_job_id()) == []

@@ -14,15 +14,18 @@ from tests.conformance.conftest import OpenAnother
 from tests.conformance.scene import (
     GRACE,
     LEASE,
+    append,
     beat,
     claim,
     claimed_ids,
     complete,
     event_types,
+    events_of,
     fail,
     insert,
     insert_some,
     line,
+    log_of,
     reap,
     start,
     state_of,
@@ -212,15 +215,15 @@ async def test_each_rescue_leaves_one_event_and_one_line(
 ) -> None:
     """The line is in the lost run's own log, numbered after the lines that are there."""
     run = await start(store, max_attempts=attempts, tenant="acme")
-    await store.log_append_if_leased(run.id, run.run_id, [line(run, 1), line(run, 2)])
+    await append(store, run, line(run, 1), line(run, 2))
     if cancelled:
         await store.job_cancel(run.id, "ana")
     clock.advance(LEASE + 1)
     await reap(store)
-    written = (await store.event_list(run.id))[-1]
+    written = (await events_of(store, run.id))[-1]
     assert (written.type, written.actor, written.tenant, written.at) == (event, "reaper", "acme", clock.now())
     assert written.data == {"reason": "lease_expired", "locked_by": "worker-1", "attempt": 1, "run_no": 1}
-    *_, last = await store.log_read(run.run_id, after=0, limit=10)
+    *_, last = await log_of(store, run)
     assert (last.no, last.level, last.message, last.created_at) == (3, level, message, clock.now())
 
 
@@ -229,7 +232,7 @@ async def test_the_line_of_a_silent_run_is_its_first(store: Store, clock: Manual
     run = await start(store)
     clock.advance(LEASE + 1)
     await reap(store)
-    assert [one.no for one in await store.log_read(run.run_id, after=0, limit=10)] == [1]
+    assert [one.no for one in await log_of(store, run)] == [1]
 
 
 # -- many at once ----------------------------------------------------------------------------------------------------------
@@ -248,7 +251,7 @@ async def test_reapers_at_once_handle_each_job_once(store: Store, clock: ManualC
     assert sorted(run.id for run in runs) == sorted(handled)
     for run in runs[::5]:
         assert await event_types(store, run.id) == ["reaper:requeued"]
-        assert len(await store.log_read(run.run_id, after=0, limit=10)) == 1
+        assert len(await log_of(store, run)) == 1
     assert await reap(store) == []
 
 

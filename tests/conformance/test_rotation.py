@@ -85,8 +85,8 @@ async def test_what_one_leaves_goes_to_those_who_have_more(store: Store) -> None
 
 async def test_a_weight_gives_so_many_jobs_at_each_turn(store: Store) -> None:
     """Where tenants compete; it is no limit, what others leave is taken."""
-    await store.plan_set(Plan("heavy", max_running=100, queue_depth=1000, weight=3))
-    await store.plan_set(Plan("light", max_running=100, queue_depth=1000))
+    await store.plan_set(Plan("heavy", max_running=100, queue_depth=1000, weight=3), by=None)
+    await store.plan_set(Plan("light", max_running=100, queue_depth=1000), by=None)
     await set_plan(store, "heavy", "a")
     await set_plan(store, "light", "b", "c")
     await fill(store, 60, "a", "b", "c", limit=None)

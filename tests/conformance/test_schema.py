@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sqlite3
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from holdfast.store.named_sql import load_migrations
 from holdfast.store.protocol import Store
 from holdfast.store.sqlite import connection as sqlite_connection
 from tests.conformance.conftest import OpenAnother
-from tests.conformance.scene import by_hand, claimed_ids, insert, new_job, table
+from tests.conformance.scene import append, by_hand, claimed_ids, insert, line, log_of, new_job, start, table
 from tests.conftest import open_store
 from tests.support.postgres import OwnServer
 from tests.support.processes import Processes
@@ -118,6 +119,27 @@ async def test_migrations_from_two_processes_apply_it_once(store_kind: str, unmi
     assert [await process.exited(timeout=30) for process in started] == [0, 0], [process.output for process in started]
     counts = [int(n) for process in started for n in re.findall(r"applied (\d+)", process.output)]
     assert sorted(counts) == [0] * 7 + [latest(store_kind)]
+
+
+async def test_a_database_of_the_release_before_keeps_its_lines(
+    open_unmigrated: OpenAnother, store_kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lines and events are there afterwards, and are read as before."""
+    migrate = import_module(f"holdfast.store.{store_kind}.migrate")
+    with monkeypatch.context() as before:
+        before.setattr(migrate, "MIGRATIONS", migrate.MIGRATIONS[:2])
+        before.setattr(migrate, "VERSION", 2)
+        old = open_unmigrated()
+        assert len(await old.schema_migrate()) == 2
+        run = await start(old, tenant="acme")
+        await append(old, run, line(run, 1, "kept"))
+        await old.job_cancel(run.id, "ana")
+    new = open_unmigrated()
+    with pytest.raises(NotMigrated):
+        await new.schema_version()
+    assert any(name.endswith("_logs") for name in await new.schema_migrate())
+    assert [one.message for one in await log_of(new, run)] == ["kept"]
+    assert [event.type for event in await new.event_list(tenant="acme", limit=10)] == ["job.cancel_requested"]
 
 
 def test_the_schema_on_one_page_is_what_the_migrations_make(store_kind: str, database_url: str, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ async def test_a_changed_plan_holds_from_the_next_claim(store: Store, open_anoth
 
 async def test_a_plan_that_is_redefined_holds_for_all_its_tenants(store: Store) -> None:
     """From the next claim on, also for those that nobody has set."""
-    await store.plan_set(Plan("free", max_running=2, queue_depth=10))
+    await store.plan_set(Plan("free", max_running=2, queue_depth=10), by=None)
     await store.job_insert_many([new_job(tenant=tenant) for tenant in ("a", "b") for _ in range(5)])
     assert sorted(await claimed_tenants(store, 100)) == ["a", "a", "b", "b"]
 

@@ -221,3 +221,18 @@ async def test_closing_one_store_leaves_the_others_alone(store: Store, open_anot
     await other.close()
     assert not other.listening
     assert await state_of(store, job.id) is State.QUEUED
+
+
+async def test_a_shared_statement_runs_on_the_callers_connection_as_on_ours(store: Store) -> None:
+    """The same rows, the same clock, and inside the caller's transaction."""
+    given = ("idempotency_reserve", "id", None, "fingerprint", "token", 30.0, 60)
+    with pytest.raises(ZeroDivisionError):
+        async with store.transaction() as tx:
+            assert await caller_of(tx).run_async(store.shared_statement(*given)) == [("id",)]
+            raise ZeroDivisionError
+    assert await store.shared(*given) == [{"id": "id"}]
+    assert await store.shared(*given) == []
+    async with store.transaction() as tx:
+        assert await caller_of(tx).run_async(store.shared_statement(*given)) == []
+        found = await caller_of(tx).run_async(store.shared_statement("idempotency_get", "id"))
+    assert found == [("fingerprint", None)]

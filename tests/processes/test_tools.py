@@ -193,7 +193,7 @@ async def test_a_program_in_the_working_folder_is_never_found_by_name(tmp_path: 
 @pytest.mark.usefixtures("short_grace")
 async def test_a_cancelled_caller_leaves_no_process_behind(tmp_path: Path) -> None:
     """When the CancelledError arrives, the tool and its grandchildren are gone."""
-    life = asyncio.create_task(python(f"{GRANDCHILDREN}\ntime.sleep(600)", tmp_path))
+    life = asyncio.create_task(python(f"{GRANDCHILDREN}\ntime.sleep(600)", tmp_path, timeout=None))
     await until(lambda: len(pids(tmp_path / "pids")) == 3)
     life.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -217,7 +217,7 @@ async def test_secrets_travel_by_environment_and_are_hidden_in_what_is_printed(t
 
 async def test_a_secret_that_is_cut_in_two_is_not_shown_by_halves(tmp_path: Path) -> None:
     """Where the middle of the output is left out, what stands at the cut is left out too."""
-    code = "import os, sys; sys.stderr.write(os.environ['TOKEN'] * 200_000)"
+    code = "import os, sys; sys.stderr.write('x' * 10 + os.environ['TOKEN'] * 200_000 + 'x' * 10)"
     result = await python(code, tmp_path, secrets={"TOKEN": SECRET})
     shown = result.stderr.replace("[REDACTED]", "")
     assert "bytes left out" in shown

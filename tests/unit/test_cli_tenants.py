@@ -179,6 +179,17 @@ def test_a_plan_that_is_changed_changes_for_its_tenants(holdfast: Command) -> No
     assert holdfast("tenants", "show", "acme", "--json").json["tenant"]["limit"] == 30
 
 
+def test_the_queues_tell_how_they_are_doing(holdfast: Command, database_url: str) -> None:
+    """For people and for programs; of one tenant only, if asked."""
+    jobs_of(database_url, "acme", queued=2, running=1, queue="mail")
+    out = holdfast("queues", "stats").out
+    assert "queued 2" in out and "running 1" in out
+    assert re.search(r"^mail +2 ", out, re.MULTILINE)
+    found = holdfast("queues", "stats", "--json").json
+    assert (found["counts"]["queued"], found["queues"]["mail"]["load"]["running"]) == (2, 1)
+    assert holdfast("queues", "stats", "--tenant", "nobody", "--json").json["queues"] == {}
+
+
 def test_a_queues_limit_comes_and_goes(holdfast: Command, database_url: str) -> None:
     """What runs is shown against the limit; `none` takes it away."""
     assert "No queue was set" in holdfast("queues", "list").err

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.database_url import parse_database_url
 from holdfast.errors import ConfigError
-from holdfast.settings import Settings, load_settings, parse_database_url
+from holdfast.settings import Settings, load_settings
 
 OLDER = ("DATABASE_URL", "_SEC", "_MAX_ATTEMPTS", "_SLA_FACTOR", "QUEUE_RETRY_BACKOFF_MS_BASE", "QUEUE_RETRY_BACKOFF_MS_MAX")
 
@@ -212,6 +213,24 @@ def test_asking_for_the_origin_of_no_setting_is_refused() -> None:
     """A mistyped name does not answer `default`."""
     with pytest.raises(ConfigError, match="no setting 'leases'"):
         load_settings().origin("leases")
+
+
+def test_redaction_patterns_come_from_code_environment_or_file(empty_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list in code and in the file; in the environment one on each line, since a pattern may hold any separator."""
+    (empty_world / "holdfast.toml").write_text("redact = ['cust-[0-9]{4,8}']")
+    assert load_settings().redact == ("cust-[0-9]{4,8}",)
+    monkeypatch.setenv("HOLDFAST_REDACT", "a,b|c\nd{2,3}")
+    assert load_settings().redact == ("a,b|c", "d{2,3}")
+    assert load_settings(redact=["x"]).redact == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [("x", "a list of"), ([5], "a list of"), (["x*"], "empty text"), (["("], "compiled")]
+)
+def test_a_redaction_pattern_that_cannot_work_is_refused_by_name(value: Any, said: str) -> None:
+    """Before anything starts, not when the first secret passes."""
+    message = refusal(redact=value)
+    assert message.startswith("redact") and said in message
 
 
 # -- database URLs ---------------------------------------------------------------------------------------------------

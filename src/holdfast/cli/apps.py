@@ -13,9 +13,9 @@ from typing import Any
 from holdfast.app import Holdfast
 from holdfast.cli.call import Call
 from holdfast.cli.failures import AppUnusable
+from holdfast.database_url import parse_database_url
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.redact import redact
-from holdfast.settings import parse_database_url
 
 DATABASE_VARIABLE = "HOLDFAST_DATABASE_URL"
 

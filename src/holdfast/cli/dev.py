@@ -12,8 +12,8 @@ from holdfast.cli.output import say
 from holdfast.cli.process_log import log_to_stderr
 from holdfast.cli.reaper import reap_until_stopped
 from holdfast.cli.worker_process import Wish, WorkerProcess
+from holdfast.database_url import parse_database_url
 from holdfast.processes.supervisor import Child, Supervisor, run_to_end
-from holdfast.settings import parse_database_url
 from holdfast.version import VERSION
 
 
@@ -50,6 +50,6 @@ def _prepare(call: Call) -> int:
 
 def _reap(call: Call) -> int:
     hf = app_for_database(call)
-    log_to_stderr()
+    log_to_stderr(hf.settings.log_format)
     asyncio.run(reap_until_stopped(hf, supervised=True))
     return 0

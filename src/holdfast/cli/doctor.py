@@ -12,6 +12,7 @@ from holdfast.cli.call import Call, Command
 from holdfast.cli.failures import FAILED, OK, AppUnusable
 from holdfast.cli.output import print_json
 from holdfast.doctor import Check, app_check, examine
+from holdfast.redact import redact
 
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✕", "red")}
 
@@ -38,7 +39,7 @@ def doctor(call: Call) -> int:
         print_json({"ok": not failed, "checks": checks})
     else:
         for check in checks:
-            click.echo(_line(check))
+            click.echo(redact(_line(check)))
     return FAILED if failed else OK
 
 

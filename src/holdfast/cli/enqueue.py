@@ -13,7 +13,7 @@ import msgspec
 from holdfast.app import Holdfast
 from holdfast.cli.apps import app_with_tasks
 from holdfast.cli.call import Call, Command
-from holdfast.cli.output import print_json, who
+from holdfast.cli.output import json_text, print_json, who
 from holdfast.job import Job
 from holdfast.task import Task
 
@@ -65,7 +65,7 @@ async def _wait(call: Call, hf: Holdfast, job: Job[Any], timeout: float | None) 
     try:
         result = await job.result(timeout)
         if not call.as_json:
-            click.echo(msgspec.json.encode(result).decode())
+            click.echo(json_text(result))
     finally:
         if call.as_json:
             print_json(await _facts(hf, job))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import traceback
 
 import click
-import msgspec
 
 from holdfast import errors
+from holdfast.cli.output import json_text, printable
 from holdfast.redact import redact
 
 OK = 0
@@ -26,10 +26,6 @@ class AppUnusable(errors.ConfigError):
     code = "app_unusable"
 
 
-class RunNotFound(errors.HoldfastError):
-    code = "run_not_found"
-
-
 class Refused(errors.HoldfastError):
     code = "refused"
 
@@ -37,10 +33,13 @@ class Refused(errors.HoldfastError):
 EXIT_CODES: list[tuple[type[Exception], int]] = [
     (errors.UnknownTask, NOT_FOUND),
     (errors.JobNotFound, NOT_FOUND),
-    (RunNotFound, NOT_FOUND),
+    (errors.RunNotFound, NOT_FOUND),
+    (errors.NotFound, NOT_FOUND),
     (errors.DuplicateJob, REFUSED),
     (errors.QueueFull, REFUSED),
     (errors.JobConflict, REFUSED),
+    (errors.Conflict, REFUSED),
+    (errors.Forbidden, REFUSED),
     (Refused, REFUSED),
     (errors.ResultTimeout, TIMED_OUT),
     (errors.StorageError, STORAGE),
@@ -58,12 +57,12 @@ def exit_code_of(error: Exception) -> int:
 def report(error: Exception, *, as_json: bool, debug: bool) -> int:
     """One sentence on standard error, and the exit code that goes with it."""
     if debug:
-        traceback.print_exception(error)
+        click.echo(redact("".join(traceback.format_exception(error))), err=True, nl=False)
     code, message = describe(error)
     if as_json:
-        click.echo(msgspec.json.encode({"error": {"code": code, "message": message}}).decode(), err=True)
+        click.echo(json_text({"error": {"code": code, "message": message}}), err=True)
     else:
-        click.echo(f"{click.style('Error:', fg='red', bold=True)} {message}", err=True)
+        click.echo(f"{click.style('Error:', fg='red', bold=True)} {printable(message)}", err=True)
     return exit_code_of(error)
 
 

@@ -9,14 +9,14 @@ import click
 
 from holdfast.app import LIST_MAX, Holdfast
 from holdfast.cli.call import Call, Group
-from holdfast.cli.failures import OK, RunNotFound, describe, exit_code_of, report
+from holdfast.cli.failures import OK, describe, exit_code_of, report
+from holdfast.cli.logs import logs
 from holdfast.cli.output import print_json, say, who
 from holdfast.cli.shared import tell_why, with_app
 from holdfast.errors import HoldfastError
 from holdfast.ids import is_uuid
 from holdfast.job import Job, LogLine, Run, State
 
-LOG_PAGE = 1000
 LAST_LINES = 20
 
 
@@ -62,8 +62,8 @@ def show(call: Call, job_id: str) -> None:
     async def read(hf: Holdfast) -> tuple[Job[Any], list[Run], list[Any], list[LogLine]]:
         job = await hf.get(job_id)
         runs = await hf.runs(job_id)
-        lines = await _all_lines(hf, runs[0].run_id) if runs else []
-        return job, runs, await hf.events(job_id), lines[-LAST_LINES:]
+        lines = await hf.logs(runs[0].run_id, newest=True, limit=LAST_LINES) if runs else []
+        return job, runs, await hf.events(job_id), lines
 
     job, runs, events, lines = with_app(call, read)
     if call.as_json:
@@ -82,37 +82,7 @@ def why(call: Call, job_id: str) -> None:
     tell_why(call, with_app(call, lambda hf: hf.why(job_id)))
 
 
-@jobs.command()
-@click.argument("job_id", metavar="ID")
-@click.option("--run", "run_no", type=int, metavar="N", help="Which run; the newest where none is named.")
-@click.pass_obj
-def logs(call: Call, job_id: str, run_no: int | None) -> None:
-    """Print the log of a run."""
-
-    async def read(hf: Holdfast) -> tuple[Run | None, list[LogLine]]:
-        runs = await hf.runs(job_id)
-        run = next((run for run in runs if run_no in (None, run.run_no)), None)
-        if run is None and run_no is not None:
-            there = ", ".join(str(run.run_no) for run in reversed(runs)) or "none yet"
-            raise RunNotFound(f"Job {job_id} has no run {run_no}; its runs are: {there}.")
-        return run, await _all_lines(hf, run.run_id) if run else []
-
-    run, lines = with_app(call, read)
-    if call.as_json:
-        print_json({"run_no": run and run.run_no, "run_id": run and run.run_id, "lines": lines})
-    elif lines:
-        from holdfast.cli.jobs_text import log_text
-
-        log_text(lines)
-    else:
-        say("This run has logged nothing." if run else "This job has not run yet.")
-
-
-async def _all_lines(hf: Holdfast, run_id: str) -> list[LogLine]:
-    lines: list[LogLine] = []
-    while page := await hf.logs(run_id, after=lines[-1].no if lines else 0, limit=LOG_PAGE):
-        lines += page
-    return lines
+jobs.add_command(logs)
 
 
 @jobs.command()

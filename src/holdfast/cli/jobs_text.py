@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import click
 import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.output import LEVEL_STYLES, STATE_STYLES, age, console, duration, moment, print_table
+from holdfast.cli.log_text import in_colour, log_text
+from holdfast.cli.output import STATE_STYLES, age, console, duration, moment, print_table, printable
 from holdfast.job import Event, Job, LogLine, Run
+from holdfast.redact import redact_json
 
 ARGS_CHARS_MAX = 400
 
@@ -38,10 +41,12 @@ def list_text(jobs: Sequence[Job[Any]]) -> None:
 
 def show_text(job: Job[Any], runs: Sequence[Run], events: Sequence[Event], lines: Sequence[LogLine]) -> None:
     out = console()
-    out.print(Text.assemble((job.status, STATE_STYLES.get(job.status, "bold")), "  ", (job.task, "bold"), "  ", job.id))
+    out.print(
+        Text.assemble((job.status, STATE_STYLES.get(job.status, "bold")), "  ", (printable(job.task), "bold"), "  ", job.id)
+    )
     for label, value in _facts(job):
         if value:
-            out.print(Text.assemble((f"{label:<10} ", "dim"), value))
+            out.print(Text.assemble((f"{label:<10} ", "dim"), printable(value)))
     if runs:
         _heading(out, "Runs")
         columns = ("run", "attempt", "outcome", "started", "took", "worker", "error")
@@ -51,31 +56,16 @@ def show_text(job: Job[Any], runs: Sequence[Run], events: Sequence[Event], lines
         print_table(out, ("at", "what", "by", "details"), (_event_row(event) for event in events))
     if lines:
         _heading(out, f"Log of run {runs[0].run_no}, last lines")
-        log_text(lines, out)
-
-
-def log_text(lines: Sequence[LogLine], out: Console | None = None) -> None:
-    out = out or console()
-    for line in lines:
-        at = line.created_at.astimezone().strftime("%H:%M:%S.%f")[:-3] if line.created_at else ""
-        metadata = dict(line.metadata or {})
-        trace = metadata.pop("traceback", None)
-        text = Text.assemble((f"{line.no:>5} {at} ", "dim"), (f"{line.level:<8}", LEVEL_STYLES.get(line.level, "")))
-        text.append(f"[{line.step}] " if line.step else "")
-        text.append(line.message)
-        text.append(f" ({duration(line.duration_ms / 1000)})" if line.duration_ms is not None else "")
-        text.append(f" {_json(metadata)}" if metadata else "", style="dim")
-        out.print(text, soft_wrap=True)
-        if trace:
-            out.print(Text(str(trace).rstrip(), style="dim"), soft_wrap=True)
+        colour = in_colour()
+        click.echo(log_text(lines, colour=colour), color=colour)
 
 
 def _facts(job: Job[Any]) -> list[tuple[str, str]]:
-    args = _json(job.args)
+    args = json_of(job.args)
     progress = "" if job.progress is None else f"{job.progress:.0%} {job.stage or ''}".strip()
     return [
         ("args", args if len(args) <= ARGS_CHARS_MAX else f"{args[:ARGS_CHARS_MAX]}…"),
-        ("result", "" if job.output is None else _json(job.output)),
+        ("result", "" if job.output is None else json_of(job.output)),
         ("error", _error(job)),
         ("queue", f"{job.queue}, priority {job.priority}"),
         ("tenant", job.tenant or ""),
@@ -100,7 +90,7 @@ def _run_row(run: Run) -> tuple[str, ...]:
 
 
 def _event_row(event: Event) -> tuple[str, ...]:
-    return moment(event.at), event.type, event.actor or "", _json(event.data) if event.data else ""
+    return moment(event.at), event.type, event.actor or "", json_of(event.data) if event.data else ""
 
 
 def _error(job: Job[Any]) -> str:
@@ -112,5 +102,5 @@ def _heading(out: Console, text: str) -> None:
     out.print(Text(text, style="bold"))
 
 
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+def json_of(value: Any) -> str:
+    return redact_json(msgspec.json.encode(value)).decode()

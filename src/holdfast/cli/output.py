@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import getpass
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
+
+from holdfast.redact import redact, redact_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,18 +25,35 @@ STATE_STYLES = {
     "cancelled": "magenta",
     "cancelling": "magenta",
 }
-LEVEL_STYLES = {"error": "red", "warning": "yellow", "success": "green"}
 ID_CHARS = 36
 WIDE = 240
 """Columns where nobody looks at a terminal: nothing is cut off."""
 
+_COLOURS = re.compile("\x1b\\[[0-9;]{0,40}m")
+_COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""What a terminal obeys instead of showing it, or what turns the direction of writing; all but newline and tab."""
+
+
+def printable(text: str) -> str:
+    """What somebody else wrote, so that it is shown and never obeyed, and without secrets."""
+    return _COMMANDS.sub(_shown, redact(_COLOURS.sub("", text)))
+
+
+def _shown(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    return chr(0x2400 + number) if number < 0x20 else "␡" if number == 0x7F else f"\\u{number:04x}"
+
+
+def json_text(data: Any) -> str:
+    return _COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", redact_json(msgspec.json.encode(data)).decode())
+
 
 def print_json(data: Any) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
+    click.echo(msgspec.json.format(json_text(data), indent=2))
 
 
 def say(text: str) -> None:
-    click.echo(text, err=True)
+    click.echo(redact(text), err=True)
 
 
 def console() -> Console:
@@ -55,7 +75,7 @@ def print_table(out: Console, columns: Sequence[str], rows: Iterable[Sequence[st
         width = ID_CHARS if columns[number] == "id" else None
         table.add_column(columns[number], no_wrap=number != used[-1], overflow="fold", min_width=width)
     for row in rows:
-        table.add_row(*(Text(row[number], style=STATE_STYLES.get(row[number], "")) for number in used))
+        table.add_row(*(Text(printable(row[number]), style=STATE_STYLES.get(row[number], "")) for number in used))
     out.print(table)
 
 

@@ -6,7 +6,7 @@ import click
 
 from holdfast.cli.call import Call, Group
 from holdfast.cli.output import print_json
-from holdfast.cli.shared import name, with_app
+from holdfast.cli.shared import by_option, name, with_app
 from holdfast.tenants import NUMBER_MAX
 
 
@@ -35,10 +35,11 @@ def list_plans(call: Call) -> None:
 @click.option(
     "--weight", type=click.IntRange(1, 100), default=1, show_default=True, help="Share of a turn, where tenants compete."
 )
+@by_option
 @click.pass_obj
-def set_plan(call: Call, plan: str, running: int, queue_depth: int, weight: int) -> None:
+def set_plan(call: Call, plan: str, running: int, queue_depth: int, weight: int, by: str) -> None:
     """Make a plan, or change it for all its tenants from the next claim on."""
-    saved = with_app(call, lambda hf: hf.plans.set(plan, running=running, queue_depth=queue_depth, weight=weight))
+    saved = with_app(call, lambda hf: hf.plans.set(plan, running=running, queue_depth=queue_depth, weight=weight, by=by))
     if call.as_json:
         print_json(saved)
     else:

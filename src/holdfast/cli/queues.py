@@ -30,6 +30,20 @@ def list_queues(call: Call) -> None:
         say("No queue was set, so none has a limit; `holdfast queues set NAME --limit N` gives it one.")
 
 
+@queues.command()
+@click.option("--tenant", type=name, metavar="NAME", help="This tenant's jobs only; without how fast they go.")
+@click.pass_obj
+def stats(call: Call, tenant: str | None) -> None:
+    """Show what waits and runs, how fast, and what needs attention."""
+    found = with_app(call, lambda hf: hf.stats(tenant=tenant))
+    if call.as_json:
+        print_json(found)
+    else:
+        from holdfast.cli.stats_text import stats_text
+
+        stats_text(found)
+
+
 @queues.command("set")
 @click.argument("queue", metavar="NAME", type=name)
 @click.option("--limit", type=number_or(NO_LIMIT), required=True, metavar="N|none", help="Jobs of this queue at a time.")

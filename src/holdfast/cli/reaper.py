@@ -12,8 +12,8 @@ from holdfast.cli.apps import app_for_database
 from holdfast.cli.call import Call, Command
 from holdfast.cli.output import print_json, say
 from holdfast.cli.process_log import log_to_stderr
+from holdfast.database_url import parse_database_url
 from holdfast.processes.reaper import Reaper
-from holdfast.settings import parse_database_url
 
 
 @click.command(cls=Command)
@@ -23,7 +23,7 @@ from holdfast.settings import parse_database_url
 def reaper(call: Call, once: bool, interval: float | None) -> None:
     """Bring back the jobs of dead workers; forget what is old."""
     hf = app_for_database(call)
-    log_to_stderr()
+    log_to_stderr(hf.settings.log_format)
     asyncio.run(_once(call, hf) if once else reap_until_stopped(hf, interval))
 
 

@@ -17,13 +17,17 @@ COMMANDS = (
     "dev",
     "worker",
     "reaper",
+    "server",
     "migrate",
     "doctor",
     "enqueue",
     "jobs",
+    "events",
     "tenants",
     "plans",
     "queues",
+    "keys",
+    "members",
     "completion",
 )
 """Each is an attribute of the module of its own name."""

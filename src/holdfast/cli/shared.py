@@ -12,7 +12,7 @@ from holdfast import codec
 from holdfast.app import Holdfast
 from holdfast.cli.apps import app_for_database
 from holdfast.cli.call import Call
-from holdfast.cli.output import print_json, who
+from holdfast.cli.output import print_json, printable, who
 from holdfast.tenants import NAME_CHARS_MAX, NUMBER_MAX
 from holdfast.why import Why
 
@@ -65,4 +65,4 @@ def tell_why(call: Call, why: Why) -> None:
     if call.as_json:
         print_json(why)
     else:
-        click.echo(why.sentence)
+        click.echo(printable(why.sentence))

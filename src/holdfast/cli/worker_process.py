@@ -18,10 +18,10 @@ from holdfast.cli.call import Call
 from holdfast.cli.failures import INTERRUPTED, OK, STORAGE, AppUnusable
 from holdfast.cli.output import say
 from holdfast.cli.process_log import log_to_stderr
+from holdfast.database_url import parse_database_url
 from holdfast.processes.heart import LOOP_BLOCKED_SECONDS
 from holdfast.processes.supervisor import START_ME_AGAIN
 from holdfast.processes.worker import Worker, WorkerEnd
-from holdfast.settings import parse_database_url
 
 HARD_END_SECONDS = 5.0
 """What nobody can stop, a thread or a task that swallows its cancellation, must not keep a process from ending."""
@@ -60,7 +60,7 @@ class WorkerProcess:
 
     def _prepared_app(self) -> Holdfast:
         hf = app_with_tasks(self._call)
-        log_to_stderr()
+        log_to_stderr(hf.settings.log_format)
         if not hf.tasks:
             raise AppUnusable(f"{find_app_name(self._call)} has no tasks; is the module with the tasks imported by it?")
         if self._wish.grace is not None:

@@ -15,16 +15,22 @@ import socket
 import struct
 import sys
 import tempfile
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 
+from holdfast import tracing
+from holdfast.context import OUTPUT_BYTES
 from holdfast.finish import ProcessDied
 from holdfast.run import Attempt, HandedOver
+from holdfast.runlog.text import Said
 from holdfast.store.protocol import Claimed, Departure
 
 TERM_SECONDS = 2.0
 FRAME_BYTES_MAX = 64 * 1024 * 1024
+READ_BYTES = 65_536
+OUTPUT_SECONDS = 5.0
 _HEAD = struct.Struct(">I")
 
 
@@ -37,6 +43,7 @@ class Order(msgspec.Struct):
     search_path: list[str]
     memory: int | None
     claimed: Claimed
+    trace_context: str | None = None
 
 
 def frame(message: object) -> bytes:
@@ -44,29 +51,45 @@ def frame(message: object) -> bytes:
     return _HEAD.pack(len(data)) + data
 
 
-async def read_frame(reader: asyncio.StreamReader) -> dict[str, Any] | None:
-    """None at the end of the stream."""
+async def frames_of(reader: asyncio.StreamReader) -> AsyncIterator[dict[str, Any]]:
+    """Until the stream ends. Many are read at once: a task may log faster than it could be asked for each line."""
+    data = b""
+    while chunk := await _read(reader):
+        data += chunk
+        start = 0
+        while len(data) - start >= _HEAD.size:
+            (size,) = _HEAD.unpack_from(data, start)
+            if size > FRAME_BYTES_MAX:
+                return
+            if len(data) - start - _HEAD.size < size:
+                break
+            start += _HEAD.size
+            yield msgspec.json.decode(memoryview(data)[start : start + size])
+            start += size
+        data = data[start:]
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
     try:
-        (size,) = _HEAD.unpack(await reader.readexactly(_HEAD.size))
-        if size > FRAME_BYTES_MAX:
-            return None
-        message: dict[str, Any] = msgspec.json.decode(await reader.readexactly(size))
-        return message
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return None
+        return await reader.read(READ_BYTES)
+    except ConnectionError:
+        return b""
 
 
 async def run_isolated(attempt: Attempt) -> Any:
     """The task's JSON value, or HandedOver with the departure that the child decided on."""
     ours, theirs = socket.socketpair()
     temp_folder = tempfile.mkdtemp(prefix="holdfast-run-")
+    output = asyncio.subprocess.PIPE if "print" in attempt.task.spec.capture else None
     try:
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "holdfast.processes.isolated_child", str(theirs.fileno()),
                 pass_fds=[theirs.fileno()], start_new_session=True, stdin=asyncio.subprocess.DEVNULL,
-                env={**os.environ, "TMPDIR": temp_folder},
+                env={**os.environ, "TMPDIR": temp_folder, **({"PYTHONUNBUFFERED": "1"} if output else {})},
+                stdout=output, stderr=output,
             )  # fmt: skip
+        said = Output(attempt, process)
         reader, writer = await asyncio.open_connection(sock=ours)
         try:
             writer.write(frame(_order_of(attempt)))
@@ -81,6 +104,7 @@ async def run_isolated(attempt: Attempt) -> Any:
                 await _end_group(process)
             finally:  # not before: the child takes a closed connection for the death of its worker, and ends at once
                 writer.close()
+                await said.end()
     finally:
         ours.close()
         shutil.rmtree(temp_folder, ignore_errors=True)
@@ -91,14 +115,18 @@ def _order_of(attempt: Attempt) -> Order:
     while hasattr(fn, "__wrapped__"):
         fn = fn.__wrapped__
     main_path = getattr(sys.modules["__main__"], "__file__", None) if fn.__module__ == "__main__" else None
-    return Order(fn.__module__, main_path, fn.__qualname__, list(sys.path), attempt.task.spec.memory, attempt.claimed)
+    memory, span = attempt.task.spec.memory, tracing.carried(attempt.span)
+    return Order(fn.__module__, main_path, fn.__qualname__, list(sys.path), memory, attempt.claimed, span)
 
 
 async def _listen(attempt: Attempt, reader: asyncio.StreamReader) -> dict[str, Any] | None:
     """Passes on what the run says until it answers, or its process is gone."""
-    while (message := await read_frame(reader)) is not None:
+    async for message in frames_of(reader):
         if "log" in message:
-            attempt.log(*message["log"])
+            attempt.relay(Said(*message["log"]))
+            await attempt.log_has_room()  # until then nothing is read, and the child waits
+        elif "note" in message:
+            attempt.relay(Said(*message["note"]), ours=True)
         elif "progress" in message:
             attempt.progress(*message["progress"])
         elif "completed_in_tx" in message:
@@ -106,6 +134,33 @@ async def _listen(attempt: Attempt, reader: asyncio.StreamReader) -> dict[str, A
         else:
             return message
     return None
+
+
+class Output:
+    """The real output of a run's process, where it is captured: also of what the task starts, and the last words of a crash."""
+
+    def __init__(self, attempt: Attempt, process: asyncio.subprocess.Process) -> None:
+        self._attempt = attempt
+        self._reads = 0
+        pipes = (("stdout", process.stdout), ("stderr", process.stderr))
+        self._readers = [asyncio.create_task(self._read(name, pipe)) for name, pipe in pipes if pipe is not None]
+
+    async def _read(self, name: str, pipe: asyncio.StreamReader) -> None:
+        while data := await pipe.read(OUTPUT_BYTES):
+            self._reads += 1
+            self._attempt.printed(name, data)
+            await self._attempt.log_has_room()
+            await asyncio.sleep(0)
+
+    async def end(self) -> None:
+        """The group is dead, so the end comes by itself, unless something that left the group keeps a pipe open."""
+        waiting, before = set(self._readers), -1
+        while waiting and before != self._reads:
+            before = self._reads
+            _, waiting = await asyncio.wait(waiting, timeout=OUTPUT_SECONDS)
+        for reader in waiting:
+            reader.cancel()
+        self._attempt.end_prints()
 
 
 async def _value_of(answer: dict[str, Any] | None, process: asyncio.subprocess.Process) -> Any:

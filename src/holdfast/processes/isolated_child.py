@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import importlib
+import logging
 import os
 import runpy
 import signal
@@ -16,12 +18,16 @@ from typing import Any
 
 import msgspec
 
+from holdfast import tracing
+from holdfast.console import guard_console
 from holdfast.context import CurrentRun, Platform, current_run
 from holdfast.errors import ConfigError
 from holdfast.finish import departure_of, one_line
 from holdfast.processes.isolated import Order, frame
 from holdfast.run import completion_of_value, load_arguments, log_error
-from holdfast.runlog import storable, storable_line
+from holdfast.runlog.capture import NOTHING, level_of, watch_logging
+from holdfast.runlog.text import Limits, said, sendable, storable
+from holdfast.settings import Settings
 from holdfast.store.protocol import Claimed
 from holdfast.task import Task
 
@@ -35,6 +41,8 @@ class ParentLink:
         self.cancelled = False
         self.cancelled_by: str | None = None
         self._completed_in_tx = False
+        self.limits = Limits.of(Settings())
+        self.capture_level = NOTHING
 
     @property
     def completed_in_tx(self) -> bool:
@@ -58,10 +66,19 @@ class ParentLink:
         duration_ms: float | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        self.send({"log": storable_line(level, message, step, duration_ms, metadata or {})})
+        self.send({"log": sendable(said(level, message, step, duration_ms, metadata, self.limits))})
+
+    def note(self, level: str, message: str, metadata: dict[str, Any] | None = None) -> None:
+        self.send({"note": sendable(said(level, message, None, None, metadata, self.limits))})
 
     def progress(self, fraction: float | None, stage: str | None) -> None:
         self.send({"progress": [fraction, None if stage is None else storable(stage)]})
+
+    def printed(self, stream: str, text: str) -> bool:
+        return False  # the worker reads the real output
+
+    async def log_has_room(self) -> None:
+        """The worker reads no further while there is none."""
 
     def receive(self) -> dict[str, Any] | None:
         head = self._read(4)
@@ -90,11 +107,12 @@ class ChildAttempt:
     """What logging an error needs of an attempt."""
 
     def __init__(self, link: ParentLink, claimed: Claimed) -> None:
-        self.log = link.log
+        self.note = link.note
         self.claimed = claimed
 
 
 def main() -> None:
+    guard_console()
     link = ParentLink(socket.socket(fileno=int(sys.argv[1])))
     first = link.receive()
     if first is None:
@@ -108,18 +126,30 @@ def main() -> None:
         link.send({"unimportable": one_line(error)})
         os._exit(1)
     platform: Any = task.app
+    link.limits, link.capture_level = Limits.of(platform.settings), level_of(task.spec.capture)
+    if task.spec.capture:
+        watch_logging()
+    if link.capture_level != NOTHING and "print" in task.spec.capture:
+        logging.lastResort = logging.NullHandler()  # its stderr is captured too: the same line would come twice
     attempt = ChildAttempt(link, order.claimed)
     try:
         value = _call(task, order, link, platform)
         result = completion_of_value(order.claimed, value, platform.settings).result
+        _flush_output()
         link.send({"value": None if result is None else msgspec.Raw(result.encode())})
     except BaseException as error:
         departure = departure_of(error, order.claimed, task.spec, platform.settings, cancelled=link.cancelled)
         log_error(attempt, error, departure)
+        _flush_output()
         link.send({"departure": departure})
-    sys.stdout.flush()
-    sys.stderr.flush()
     os._exit(0)
+
+
+def _flush_output() -> None:
+    """Before the answer, which ends this process. A task may have closed it, or put something odd in its place."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
 
 
 def _find_task(order: Order) -> Task[..., Any]:
@@ -146,9 +176,13 @@ def _call(task: Task[..., Any], order: Order, link: ParentLink, platform: Platfo
         resource.setrlimit(resource.RLIMIT_DATA, (order.memory, order.memory))
     context = contextvars.copy_context()
     context.run(current_run.set, run)
-    if task.is_async:
-        return context.run(asyncio.run, task.fn(**arguments))
-    return context.run(task.fn, **arguments)
+    context.run(tracing.enter_carried, order.trace_context)
+    try:
+        if task.is_async:
+            return context.run(asyncio.run, task.fn(**arguments))
+        return context.run(task.fn, **arguments)
+    finally:
+        tracing.flush()  # here and not at the end: the worker kills this process as soon as it has the answer
 
 
 if __name__ == "__main__":

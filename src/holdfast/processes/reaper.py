@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 
 from holdfast.errors import StorageError
 from holdfast.prune import prune
@@ -23,7 +24,8 @@ class Reaper:
         self._settings = settings
         self._interval = interval or settings.reaper_interval
         self._stopping = asyncio.Event()
-        self._passes = 0
+        # Not the first pass: many workers that start together would all look for old rows at once.
+        self._passes_until_prune = random.randint(1, PRUNE_EVERY_PASSES - 1)
 
     def stop(self) -> None:
         """End after the pass that is under way."""
@@ -33,7 +35,8 @@ class Reaper:
         """Until stopped. Nothing that goes wrong in a pass ends it."""
         while not self._stopping.is_set():
             try:
-                await self.one_pass()
+                await self.one_pass(prunes=self._passes_until_prune == 0)
+                self._passes_until_prune = (self._passes_until_prune - 1) % PRUNE_EVERY_PASSES
             except StorageError as error:
                 log.warning("The reaper's pass failed, the next one comes in %g s: %s", self._interval, error)
             except Exception:
@@ -41,12 +44,11 @@ class Reaper:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), self._interval)
 
-    async def one_pass(self) -> tuple[ReapReport, int]:
-        """What was rescued, and how many old rows were deleted: only some passes look for those, the first is one."""
+    async def one_pass(self, *, prunes: bool = True) -> tuple[ReapReport, int]:
+        """What was rescued, and how many old rows were deleted: of a reaper's passes only every tenth looks for those."""
         report = await reap(self._store, self._settings)
         pruned = 0
-        if self._passes % PRUNE_EVERY_PASSES == 0:
+        if prunes:
             await self._store.order_heal()
             pruned = sum((await prune(self._store, self._settings)).values())
-        self._passes += 1
         return report, pruned

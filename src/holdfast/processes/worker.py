@@ -26,9 +26,11 @@ from holdfast.processes.reaper import Reaper
 from holdfast.processes.slots import Slots
 from holdfast.processes.threads import TaskThreads
 from holdfast.run import Attempt, Interrupt, run_attempt
-from holdfast.runlog import RunLogs
+from holdfast.runlog.capture import watch_logging
+from holdfast.runlog.logs import RunLogs
 from holdfast.settings import Settings
 from holdfast.store.protocol import TENANT_MARK, Beat, Claimed, Completion, Held, Store, WorkerRow
+from holdfast.tally import Tallies
 from holdfast.task import Task
 from holdfast.version import VERSION
 
@@ -83,6 +85,7 @@ class Worker:
         self._draining = False
         self._in_a_hurry = False
         self._done_jobs = 0
+        self._tallies = Tallies()
         self._threads = TaskThreads(concurrency)
         self._cancel_look: asyncio.TimerHandle | None = None
         self._run_ended = asyncio.Event()
@@ -101,11 +104,13 @@ class Worker:
     async def run(self) -> WorkerEnd:
         """Until stopped or idle. Always leaves no job behind that it holds: each is finished or given back."""
         self.loop = asyncio.get_running_loop()
-        self.run_logs = RunLogs(self.store)
+        self.run_logs = RunLogs(self.store, self.settings)
         self._finisher = Finisher(self.store, self._settled)
         self._slots = Slots(self._concurrency, self._run_one, self._slots_are_slow)
         self._heart = Heart(self)
-        helpers = [asyncio.create_task(self._finisher.run()), asyncio.create_task(self.run_logs.run())]
+        if any(task.spec.capture for task in self._tasks.values()):
+            watch_logging()
+        helpers = [asyncio.create_task(work) for work in (self._finisher.run(), self._send_tallies_now_and_then())]
         if self._reap:
             helpers.append(asyncio.create_task(self._reap_now_and_then()))
         unlisten = await self.store.listen(self._heard)
@@ -123,6 +128,8 @@ class Worker:
             self._heart.stop()
             await unlisten()
             await self._heart.stopped()
+            await self._tallies.send(self.store)
+            await self.run_logs.stop()
             with contextlib.suppress(StorageError):
                 await self.store.worker_remove(self.id)
             self._threads.close()
@@ -182,6 +189,7 @@ class Worker:
         return bool(self.running or self._slots.waiting or self._finisher.pending)
 
     def offer(self, jobs: list[Claimed]) -> None:
+        self._tallies.claimed(job.queue for job in jobs)
         self._slots.offer(jobs)
 
     def give_back_unknown(self, leases: list[Beat]) -> None:
@@ -228,10 +236,23 @@ class Worker:
             claimed = attempt.claimed
             log.warning("Job %s (%s) was taken from this worker; what its run did is lost.", claimed.id, claimed.task)
         if attempt is not None:
+            if accepted or attempt.completed_in_tx:
+                self._count(attempt)
             self._claimer.freed(attempt.claimed.queue, attempt.claimed.tenant)
         if not self.running:
             self._claimer.wake()
             self._run_ended.set()
+
+    def _count(self, attempt: Attempt) -> None:
+        claimed, first_line = attempt.claimed, None
+        if attempt.first_line is not None and claimed.run_no == 1:
+            first_line = claimed.waited_seconds + attempt.first_line - attempt.started
+        self._tallies.ended(claimed.queue, attempt.outcome, claimed.waited_seconds, attempt.seconds, first_line)
+
+    async def _send_tallies_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.heartbeat)
+            await self._tallies.send(self.store)
 
     async def call_in_thread(self, fn: Callable[[], Any]) -> Any:
         return await self._threads.call(fn)

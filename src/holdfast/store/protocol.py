@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.job import Event, Job, LogLine, Run, State
+from holdfast.job import Event, Hold, Job, LogLine, Run, State, status_of
 
 TENANT_MARK = "\x1f"
 HOPS = 64
@@ -62,6 +62,8 @@ class Inserted(msgspec.Struct):
     run_id: str
     state: State
     created: bool
+    queue: str
+    priority: int
 
 
 class Claimed(msgspec.Struct):
@@ -81,6 +83,8 @@ class Claimed(msgspec.Struct):
     timeout_seconds: float | None
     waited_seconds: float
     """From when it could have run until this claim."""
+    trace_context: str | None = None
+    """Of the trace that it was enqueued under; JSON text."""
 
 
 class Turn(msgspec.Struct):
@@ -149,6 +153,33 @@ class Queue(msgspec.Struct, kw_only=True):
     """Counted only where there is a limit."""
     paused_at: datetime | None = None
     paused_by: str | None = None
+
+
+class QueueLoad(msgspec.Struct, kw_only=True):
+    """What is in a queue right now, each number counted to a cap at the most."""
+
+    queue: str
+    waiting: int = 0
+    """May be claimed, or would be if somebody looked: their time has come."""
+    scheduled: int = 0
+    ordered: int = 0
+    """Behind another job with the same ordering key."""
+    running: int = 0
+    stuck: int = 0
+    """Running without a valid lease, or past their deadline: the reaper's next pass takes them."""
+    slow: int = 0
+    """Running for longer than expected (5 minutes where nothing is)."""
+    oldest_wait_seconds: float | None = None
+    """Of those that were counted as waiting."""
+
+
+class Tally(msgspec.Struct):
+    """How much was added to one counter."""
+
+    name: str
+    queue: str
+    label: str
+    n: float
 
 
 class Beat(msgspec.Struct):
@@ -259,9 +290,63 @@ class JobFilter(msgspec.Struct, kw_only=True, frozen=True):
     before: datetime | None = None
 
 
+CANCELLABLE = (State.QUEUED, State.RUNNING)
+RETRYABLE = (State.FAILED, State.CANCELLED)
+
+
+class Acted(msgspec.Struct):
+    """What became of one batch of a bulk action."""
+
+    done: list[str]
+    skipped: int
+    """Did not allow it any more, for example because somebody else was faster."""
+    cursor: str | None
+    """Where the next batch goes on; None: that was the last."""
+
+
+class Glance(msgspec.Struct, kw_only=True):
+    """What can change about a job while somebody looks on; without what may be large."""
+
+    id: str
+    task: str
+    queue: str
+    tenant: str | None
+    state: State
+    hold: Hold | None
+    attempt: int
+    stage: str | None
+    progress: float | None
+    cancel_requested_at: datetime | None
+    error_code: str | None
+    updated_at: datetime
+
+    @property
+    def status(self) -> str:
+        return status_of(self)
+
+
 class StepResult(msgspec.Struct):
     result: str
     """JSON text."""
+
+
+class LogBatch(msgspec.Struct):
+    """What one run has to say."""
+
+    job_id: str
+    run_id: str
+    lines: Sequence[LogLine]
+
+
+class LogFilter(msgspec.Struct, kw_only=True, frozen=True):
+    """Every field that is set must match."""
+
+    after: int = 0
+    before: int | None = None
+    levels: tuple[str, ...] = ()
+    step: str | None = None
+    search: str | None = None
+    """Plain text anywhere in the message, whatever its case."""
 
 
 class CallerStatement(msgspec.Struct, frozen=True):
@@ -282,6 +367,8 @@ class Transaction(Protocol):
 
     async def execute(self, sql: str, *args: Any) -> None: ...
     async def fetch(self, sql: str, *args: Any) -> list[dict[str, Any]]: ...
+    async def shared(self, statement: str, *args: Any) -> list[dict[str, Any]]:
+        """As `Store.shared`, inside this transaction."""
 
 
 class Store(Protocol):
@@ -304,6 +391,12 @@ class Store(Protocol):
         """Give back what the running event loop holds; a thread with a loop of its own calls this before it ends."""
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
+
+    async def shared(self, statement: str, *args: Any) -> list[dict[str, Any]]:
+        """A named statement of store/shared/*.sql, which reads the same on both databases: for what is off a job's path."""
+
+    def shared_statement(self, statement: str, *args: Any) -> CallerStatement:
+        """The same for the caller's connection; arguments are text, numbers or None."""
 
     async def clock_offset(self) -> float:
         """Seconds by which this host's clock is ahead of the database's."""
@@ -356,21 +449,29 @@ class Store(Protocol):
 
     async def progress_set_if_leased(self, job_id: str, run_id: str, progress: float | None, stage: str | None) -> bool: ...
 
-    async def log_append_if_leased(self, job_id: str, run_id: str, lines: Sequence[LogLine]) -> bool:
-        """Lines come with their numbers; a number that is there already is left alone (a repeated flush is harmless)."""
+    async def log_append_if_leased(self, batches: Sequence[LogBatch]) -> set[str]:
+        """The run ids whose lines were taken; the others have lost their lease. Lines come with their numbers; a number that is
+        there already is left alone (a repeated flush is harmless). Their times are moved to the database's clock."""
 
     async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool: ...
 
     async def step_get(self, job_id: str, name: str, fingerprint: str) -> StepResult | None: ...
 
     # -- people act
-    async def job_cancel(self, job_id: str, by: str | None) -> Job[Any]:
+    # `tenant`: only if it is this tenant's, else JobNotFound. None: whoever's it is.
+    async def job_cancel(self, job_id: str, by: str | None, *, tenant: str | None = None) -> Job[Any]:
         """Cancelled if it was queued; marked *cancelling* if it runs. Raises JobNotFound, or JobConflict when it has ended
         (`already_completed`, `already_failed`, `already_cancelled`) or is being cancelled already (`already_cancelling`)."""
 
-    async def job_retry_if_ended(self, job_id: str, by: str | None) -> Job[Any]:
+    async def job_retry_if_ended(self, job_id: str, by: str | None, *, tenant: str | None = None) -> Job[Any]:
         """A failed or cancelled job is queued anew at attempt 0. JobConflict: `job_queued`, `job_running`,
         `already_completed`, `duplicate_active` (its unique key is taken by a newer job)."""
+
+    async def job_cancel_many(self, where: JobFilter, by: str | None, *, cursor: str | None, limit: int) -> Acted:
+        """One batch of `job_cancel`, newest first: of those that match at most `limit` that are queued or running."""
+
+    async def job_retry_many(self, where: JobFilter, by: str | None, *, cursor: str | None, limit: int) -> Acted:
+        """The same of `job_retry_if_ended`, for failed and cancelled ones."""
 
     # -- rescue and forget
     async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int) -> list[Reaped]:
@@ -383,25 +484,47 @@ class Store(Protocol):
         """Delete at most `limit` rows per table; how many went: `jobs`, `events`, `logs`, `workers`."""
 
     # -- look
-    async def job_get(self, job_id: str) -> Job[Any]:
+    async def job_get(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
         """Raises JobNotFound."""
 
     async def job_list(self, where: JobFilter, *, cursor: str | None, limit: int) -> list[Job[Any]]:
         """Newest first; `cursor` is the id of the last one seen."""
 
-    async def job_counts(self, cap: int = 10_000) -> dict[str, int]:
-        """How many per state, each counted to `cap` at the most."""
+    async def job_glances(self, where: JobFilter, *, limit: int) -> list[Glance]:
+        """Newest first."""
+
+    async def job_count(self, where: JobFilter, cap: int) -> int:
+        """How many match, counted to `cap` at the most."""
+
+    async def job_counts(self, cap: int = 10_000, *, tenant: str | None = None) -> dict[str, int]:
+        """How many per state, each counted to `cap` at the most. Of completed ones, where no index knows them, as many as are
+        found among the oldest `cap` jobs."""
+
+    async def queue_stats(
+        self, *, tenant: str | None = None, deadline_grace: float = 0.0, cap: int = 10_000
+    ) -> list[QueueLoad]:
+        """Every queue that has something in it, by name. Costs no more with a million jobs than with `cap`."""
 
     async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
         """(queue, task, how many) waiting longer than this and known to no live worker."""
 
-    async def run_list(self, job_id: str) -> list[Run]:
+    async def run_list(self, job_id: str, *, tenant: str | None = None) -> list[Run]:
         """Every run, newest first, the current one included. Raises JobNotFound."""
 
-    async def event_list(self, job_id: str) -> list[Event]:
-        """Oldest first."""
+    async def run_open(self, runs: Sequence[tuple[str, str]]) -> set[str]:
+        """Of these (job id, run id): the run ids that may still get lines, because they are queued or running. A run that is
+        not open has its last line stored."""
 
-    async def log_read(self, run_id: str, *, after: int, limit: int) -> list[LogLine]: ...
+    async def event_list(
+        self, *, job_id: str | None = None, tenant: str | None = None, before: int | None = None, limit: int
+    ) -> list[Event]:
+        """Newest first, by id; `before` is the id of the last one seen. Neither job nor tenant: everybody's."""
+
+    async def log_read(self, run_id: str, where: LogFilter, *, limit: int, newest: bool = False) -> list[LogLine]:
+        """In the order of their numbers: the first `limit` that match, or the last ones."""
+
+    async def log_read_new(self, cursors: Sequence[tuple[str, int]], *, limit: int) -> list[LogLine]:
+        """Of each (run id, number), the first `limit` lines after that number; all in one round trip, by run and number."""
 
     # -- tenants, plans, queues
     async def tenant_set(
@@ -431,7 +554,8 @@ class Store(Protocol):
     async def tenant_running(self, tenant: str, limit: int) -> list[Job[Any]]:
         """Some of its running jobs, the oldest first."""
 
-    async def plan_set(self, plan: Plan) -> Plan: ...
+    async def plan_set(self, plan: Plan, *, by: str | None) -> Plan:
+        """Writes an event and wakes workers."""
 
     async def plan_list(self) -> list[Plan]: ...
 
@@ -446,6 +570,16 @@ class Store(Protocol):
     async def order_ahead(self, job_id: str) -> Job[Any] | None:
         """The job that this one waits for because of their ordering key."""
 
+    # -- counters of all processes
+    async def tally_add(self, tallies: Sequence[Tally]) -> None:
+        """Add to the totals, and to the present minute. No two of them may have the same name, queue and label."""
+
+    async def tally_totals(self) -> list[Tally]:
+        """Since ever."""
+
+    async def tally_recent(self, minutes: int) -> tuple[float, list[Tally]]:
+        """The last minutes, at most 60, and the seconds that they cover: the present minute is a part of one."""
+
     # -- workers
     async def worker_save(self, worker: WorkerRow) -> None:
         """Insert, or say again that it lives (`running`, `draining` and `last_seen_at` are set)."""
@@ -455,9 +589,10 @@ class Store(Protocol):
     async def worker_list(self) -> list[WorkerRow]: ...
 
     # -- wake-ups
-    async def listen(self, wake: Wake) -> Callable[[], Awaitable[None]]:
+    async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
         """Call `wake` on what happens, until the returned function is awaited. Never raises for a lost connection:
-        it reconnects and calls `wake("")`. `listening` tells whether hints come at all right now."""
+        it reconnects and calls `wake("")`. `listening` tells whether hints come at all right now. With `logs`, also
+        `log:<run id>` when lines of that run were written."""
 
     @property
     def listening(self) -> bool: ...

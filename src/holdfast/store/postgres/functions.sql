@@ -18,6 +18,13 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT coalesce(p_noun, upper(left(p_task, 1)) || replace(substr(p_task, 2), '_', ' '))
 $$;
 
+-- Whether a log line has this text, already in small letters, in its message or in a value beside it.
+CREATE OR REPLACE FUNCTION holdfast.log_says(p_message text, p_metadata jsonb, p_search text) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT position(p_search IN lower(p_message)) > 0
+        OR EXISTS (SELECT 1 FROM jsonb_each_text(p_metadata) AS said WHERE position(p_search IN lower(said.value)) > 0)
+$$;
+
 -- Let the next job of each of these ordering keys go, now that the one before it has ended.
 -- The locks come in ascending order, so that two finishers never wait for each other in a circle, and before the look
 -- at the row: a claimer that is just about to park that job holds the same lock, and we must see what it wrote.
@@ -88,14 +95,17 @@ END $$;
 
 -- The next distinct tenants with claimable work in a queue, in the order of their names, beginning after p_after (null: at
 -- the beginning; jobs without a tenant are the tenant ''). One index probe each, however long their backlogs are.
-CREATE OR REPLACE FUNCTION holdfast.lanes_after(p_queue text, p_after text, p_most integer) RETURNS text[]
+-- p_first: taken as the first one without a look, where the caller knows a place further on in its lane.
+CREATE OR REPLACE FUNCTION holdfast.lanes_after(p_queue text, p_after text, p_most integer, p_first text) RETURNS text[]
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_first text;
     v_lanes text[];
 BEGIN
     -- Two statements: with `p_after IS NULL OR …` the index could not be entered at the right place.
-    IF p_after IS NULL THEN
+    IF p_first IS NOT NULL THEN
+        v_first := p_first;
+    ELSIF p_after IS NULL THEN
         SELECT coalesce(j.tenant, '') INTO v_first FROM holdfast.jobs j
          WHERE j.queue = p_queue AND j.state = 'queued' AND j.hold IS NULL
          ORDER BY coalesce(j.tenant, '') LIMIT 1;
@@ -205,11 +215,16 @@ END $$;
 -- was completed and 1 if it came past the last tenant, attempt = 1 if somebody else was in the way (plus 2 if tenants were at
 -- their limit or paused), max_attempts = 1 if the queue's own limit or pause was in the way; and last, if there was room left, one row without id and queue, whose last column says in
 -- how many seconds the next scheduled job falls due.
-CREATE OR REPLACE FUNCTION holdfast.job_claim_v2(
+--
+-- p_behind: per queue, the job without a tenant behind which to begin. While a transaction stays open anywhere, the index keeps
+-- an entry for every job that was ever claimed meanwhile, and a claim that began at the front would walk over all of them. The
+-- row of a queue says how long the look took (lease_seconds) and, if the claim was filled, behind which job to go on (run_id).
+CREATE OR REPLACE FUNCTION holdfast.job_claim_v3(
     p_worker text, p_machine text, p_queues text[], p_tasks text[], p_limit integer, p_cursors text[], p_hops integer,
-    p_hints text[], p_now timestamptz)
+    p_hints text[], p_behind uuid[], p_now timestamptz)
 RETURNS TABLE (id uuid, run_id uuid, run_no integer, task text, args text, attempt integer, max_attempts integer, queue text,
-               tenant text, order_key text, lease_seconds double precision, timeout_seconds double precision, seconds double precision)
+               tenant text, order_key text, lease_seconds double precision, timeout_seconds double precision, seconds double precision,
+               trace_context text)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -238,6 +253,12 @@ DECLARE
     v_heads   tid[];
     v_behind  integer;
     v_taken   integer;
+    v_begin   record;
+    v_floored boolean;
+    v_of_none uuid[];
+    v_last    uuid;
+    v_looked  timestamptz;
+    v_seconds double precision;
 BEGIN
     -- `ctid = ANY (ARRAY(…))`: a join or IN would become a hash join over the whole table under a generic plan.
     UPDATE holdfast.jobs SET hold = NULL
@@ -261,12 +282,17 @@ BEGIN
         v_busy := v_room < 0;
         v_full := v_room BETWEEN 0 AND v_left - 1;
         v_lanes := '{}';
+        v_last := NULL;
+        v_seconds := 0;
+        v_looked := clock_timestamp();
+        SELECT ~j.priority AS urgency, j.run_at, j.seq INTO v_begin FROM holdfast.jobs j WHERE j.id = p_behind[v_no];
+        v_floored := FOUND AND NOT v_lifted;
         IF v_room > 0 THEN
-            v_lanes := holdfast.lanes_after(v_queue, v_cursor, p_hops);
+            v_lanes := holdfast.lanes_after(v_queue, v_cursor, p_hops, CASE WHEN v_floored AND v_cursor IS NULL THEN '' END);
             v_wrapped := cardinality(v_lanes) < p_hops;
             IF v_cursor IS NOT NULL AND v_wrapped THEN
                 v_lanes := v_lanes || ARRAY(
-                    SELECT l.lane FROM unnest(holdfast.lanes_after(v_queue, NULL, p_hops - cardinality(v_lanes)))
+                    SELECT l.lane FROM unnest(holdfast.lanes_after(v_queue, NULL, p_hops - cardinality(v_lanes), CASE WHEN v_floored THEN '' END))
                            WITH ORDINALITY AS l (lane, no) WHERE l.lane <= v_cursor ORDER BY l.no);
             END IF;
             v_way := cardinality(v_lanes);
@@ -284,17 +310,23 @@ BEGIN
             v_busy := v_busy OR coalesce(-1 = ANY (v_open.rooms), false);
             v_held := v_held OR coalesce(0 = ANY (v_open.rooms), false);
             SELECT array_agg(c.row) FILTER (WHERE c.order_key IS NULL), array_agg(c.id) FILTER (WHERE c.order_key IS NOT NULL),
-                   max(c.no)
-              INTO v_rows, v_ordered, v_served
-              FROM (SELECT j.row, j.id, j.order_key, l.no
+                   max(c.no), array_agg(c.id) FILTER (WHERE c.lane = '')
+              INTO v_rows, v_ordered, v_served, v_of_none
+              FROM (SELECT j.row, j.id, j.order_key, l.no, l.lane
                       FROM unnest(v_lanes, v_open.rooms, v_open.weights) WITH ORDINALITY AS l (lane, room, weight, no)
                      CROSS JOIN LATERAL (
                            SELECT k.ctid AS row, k.id, k.order_key FROM holdfast.jobs k
                             WHERE k.queue = v_queue AND k.state = 'queued' AND k.hold IS NULL AND coalesce(k.tenant, '') = l.lane
+                              AND (~k.priority, k.run_at, k.seq) >
+                                  (CASE WHEN v_floored AND l.lane = '' THEN v_begin.urgency ELSE -2147483648 END,
+                                   CASE WHEN v_floored AND l.lane = '' THEN v_begin.run_at ELSE '-infinity' END,
+                                   CASE WHEN v_floored AND l.lane = '' THEN v_begin.seq ELSE 0 END)
                               AND k.task = ANY (p_tasks)
-                            ORDER BY k.priority DESC, k.run_at, k.seq
+                            ORDER BY ~k.priority, k.run_at, k.seq
                             LIMIT greatest(0, least(coalesce(l.room, v_room), v_share * l.weight)) FOR UPDATE SKIP LOCKED) AS j
                      ORDER BY l.no LIMIT v_room) AS c;
+            v_seconds := v_seconds + extract(epoch FROM clock_timestamp() - v_looked);
+            v_last := coalesce(v_of_none[cardinality(v_of_none)], v_last);
             v_taken := 0;
             v_behind := 0;
             IF v_ordered IS NOT NULL THEN
@@ -313,9 +345,10 @@ BEGIN
                            locked_by = p_worker, machine_id = p_machine, stage = NULL, progress = NULL,
                            error_code = NULL, error_message = NULL
                      WHERE j.ctid = ANY (v_rows)
-                    RETURNING j.*)
-                SELECT t.id, t.run_id, t.run_no, t.task, t.args::text, t.attempt, t.max_attempts, t.queue, t.tenant, t.order_key,
-                       t.lease_seconds, t.timeout_seconds, extract(epoch FROM v_now - t.run_at)::double precision
+                    RETURNING j.id, j.run_id, j.run_no, j.task, j.args::text AS args, j.attempt, j.max_attempts, j.queue, j.tenant,
+                              j.order_key, j.lease_seconds, j.timeout_seconds, j.priority, j.run_at, j.seq, j.trace_context)
+                SELECT t.id, t.run_id, t.run_no, t.task, t.args, t.attempt, t.max_attempts, t.queue, t.tenant, t.order_key,
+                       t.lease_seconds, t.timeout_seconds, extract(epoch FROM v_now - t.run_at)::double precision, t.trace_context
                   FROM taken t ORDER BY t.priority DESC, t.run_at, t.seq;
                 GET DIAGNOSTICS v_taken = ROW_COUNT;
                 v_room := v_room - v_taken;
@@ -330,19 +363,22 @@ BEGIN
                     END IF;
                 END IF;
             END IF;
-            -- Again with what is left: for those behind a job that was just parked (not without end), and for tenants
-            -- that have more work than their share, if others needed less than theirs.
+            -- Again with what is left: from the front if this began further on, for those behind a job that was just parked
+            -- (not without end), and for tenants that have more work than their share, if others needed less than theirs.
             EXIT WHEN v_parked >= 1000 OR NOT (
-                v_behind > 0
+                v_behind > 0 OR v_floored
                 OR (v_taken > 0 AND EXISTS (SELECT 1 FROM unnest(v_open.rooms, v_open.weights) AS l (room, weight)
                                              WHERE coalesce(l.room, v_share * l.weight + 1) > v_share * l.weight
                                                AND v_share * l.weight < v_room + v_taken)));
             v_share := v_room;
             v_first := false;
+            v_floored := false;
+            v_looked := clock_timestamp();
         END LOOP;
         v_missed := v_missed OR NOT v_around;
-        RETURN QUERY SELECT NULL::uuid, NULL::uuid, v_wrapped::integer + v_around::integer, v_cursor, ''::text,
-            v_busy::integer + 2 * v_held::integer, v_full::integer, v_queue, NULL::text, NULL::text, 0::double precision, NULL::double precision, NULL::double precision;
+        RETURN QUERY SELECT NULL::uuid, CASE WHEN v_room <= 0 THEN v_last END, v_wrapped::integer + v_around::integer, v_cursor,
+            ''::text, v_busy::integer + 2 * v_held::integer, v_full::integer, v_queue, NULL::text, NULL::text,
+            v_seconds, NULL::double precision, NULL::double precision, NULL::text;
     END LOOP;
 
     IF v_left > 0 THEN
@@ -350,7 +386,7 @@ BEGIN
             0::double precision, NULL::double precision,
             CASE WHEN v_parked >= 1000 OR (v_lifted AND v_missed) THEN 0
                  ELSE (SELECT greatest(0, extract(epoch FROM j.run_at - v_now)) FROM holdfast.jobs j
-                        WHERE j.state = 'queued' AND j.hold = 'time' ORDER BY j.run_at LIMIT 1) END::double precision;
+                        WHERE j.state = 'queued' AND j.hold = 'time' ORDER BY j.run_at LIMIT 1) END::double precision, NULL::text;
     END IF;
 END $$;
 
@@ -531,11 +567,78 @@ BEGIN
         INSERT INTO holdfast.logs (run_id, no, job_id, tenant, project, level, message, created_at)
         SELECT v_job.run_id, coalesce(max(l.no), 0) + 1, v_job.id, v_job.tenant, v_job.project, v_level, v_line, v_now
           FROM holdfast.logs l WHERE l.run_id = v_job.run_id;
+        PERFORM pg_notify('holdfast_logs', 'log:' || v_job.run_id);
         id := v_job.id; queue := v_job.queue; task := v_job.task; tenant := v_job.tenant; attempt := v_job.attempt;
         state := v_job.target; reason := v_job.why; locked_by := v_job.locked_by; stage := v_job.stage;
         RETURN NEXT;
     END LOOP;
 END $$;
+
+-- Lines of many runs in one round trip; answers the run ids that still hold their lease. The lines of a run are a JSON array of
+-- [no, level, message, step, duration_ms, metadata, age]: their age in seconds, because a worker's clock may be off.
+-- FOR SHARE: a reaper that takes a job away waits for its lines, or makes us find nothing; it then numbers its own after them.
+-- The rows are locked in the order of their ids, like heartbeats and completions.
+CREATE OR REPLACE FUNCTION holdfast.log_append_v1(p_ids uuid[], p_run_ids uuid[], p_lines text[], p_now timestamptz) RETURNS uuid[]
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+    v_now   timestamptz := coalesce(p_now, statement_timestamp());
+    v_run   record;
+    v_taken uuid[] := '{}';
+BEGIN
+    FOR v_run IN
+        SELECT j.id, j.run_id, j.tenant, j.project, said.lines
+          FROM unnest(p_ids, p_run_ids, p_lines) AS said (id, run_id, lines)
+          JOIN holdfast.jobs j ON j.id = said.id AND j.run_id = said.run_id AND j.state = 'running'
+         ORDER BY j.id FOR SHARE OF j
+    LOOP
+        v_taken := v_taken || v_run.run_id;
+        INSERT INTO holdfast.logs (run_id, no, job_id, tenant, project, level, message, step, duration_ms, metadata, created_at)
+        SELECT v_run.run_id, (l ->> 0)::integer, v_run.id, v_run.tenant, v_run.project, l ->> 1, l ->> 2, l ->> 3,
+               (l ->> 4)::double precision, nullif(l -> 5, 'null'), v_now - make_interval(secs => greatest(0, (l ->> 6)::double precision))
+          FROM jsonb_array_elements(v_run.lines::jsonb) AS l
+        ON CONFLICT DO NOTHING;
+        IF FOUND THEN
+            PERFORM pg_notify('holdfast_logs', 'log:' || v_run.run_id);
+        END IF;
+    END LOOP;
+    RETURN v_taken;
+END $$;
+
+-- A page of a log, along its key. Pinned, because the planner knows only how long logs are on average: for the long one that
+-- somebody reads it would fetch and sort all lines to find the first hundred.
+CREATE OR REPLACE FUNCTION holdfast.log_read_v1(
+    p_run_id uuid, p_after bigint, p_before bigint, p_levels text[], p_step text, p_search text, p_limit integer, p_newest boolean)
+RETURNS SETOF holdfast.logs
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+    v_before bigint := coalesce(p_before, 9223372036854775807);
+    v_search text := lower(p_search);
+BEGIN
+    IF p_newest THEN
+        RETURN QUERY
+        SELECT l.* FROM holdfast.logs l
+         WHERE l.run_id = p_run_id AND l.no > p_after AND l.no < v_before
+           AND (p_levels IS NULL OR l.level = ANY (p_levels)) AND (p_step IS NULL OR l.step = p_step)
+           AND (v_search IS NULL OR holdfast.log_says(l.message, l.metadata, v_search))
+         ORDER BY l.no DESC LIMIT p_limit;
+    ELSE
+        RETURN QUERY
+        SELECT l.* FROM holdfast.logs l
+         WHERE l.run_id = p_run_id AND l.no > p_after AND l.no < v_before
+           AND (p_levels IS NULL OR l.level = ANY (p_levels)) AND (p_step IS NULL OR l.step = p_step)
+           AND (v_search IS NULL OR holdfast.log_says(l.message, l.metadata, v_search))
+         ORDER BY l.no LIMIT p_limit;
+    END IF;
+END $$;
+
+-- Of each run the first lines after a number.
+CREATE OR REPLACE FUNCTION holdfast.log_read_new_v1(p_run_ids uuid[], p_after bigint[], p_limit integer) RETURNS SETOF holdfast.logs
+LANGUAGE sql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+    SELECT line.*
+      FROM unnest(p_run_ids, p_after) AS asked (run_id, after),
+           LATERAL (SELECT * FROM holdfast.logs l WHERE l.run_id = asked.run_id AND l.no > asked.after ORDER BY l.no LIMIT p_limit) AS line
+     ORDER BY line.run_id, line.no
+$$;
 
 -- What became of a cancel: `cancelled`, `cancelling`, `not_found`, or why not (`already_…`).
 CREATE OR REPLACE FUNCTION holdfast.job_cancel_v1(p_id uuid, p_by text, p_now timestamptz) RETURNS text
@@ -571,6 +674,40 @@ BEGIN
     RETURN 'cancelled';
 END $$;
 
+-- Cancels those of these jobs that can still be cancelled; their ids. Rows first, then the locks of all ordering keys at once:
+-- one cancel after the other in one transaction would take them in turns, and could wait for somebody who waits for us.
+CREATE OR REPLACE FUNCTION holdfast.jobs_cancel_v1(p_ids uuid[], p_by text, p_now timestamptz) RETURNS SETOF uuid
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now timestamptz := coalesce(p_now, clock_timestamp());
+    v_queued uuid[];
+    v_running uuid[];
+    v_tenants text[];
+    v_keys text[];
+BEGIN
+    WITH locked AS (
+        SELECT j.id, j.state, j.tenant, j.order_key, j.hold FROM holdfast.jobs j
+         WHERE j.id = ANY (p_ids) AND j.state IN ('queued', 'running') AND j.cancel_requested_at IS NULL
+         ORDER BY j.id FOR UPDATE)
+    SELECT array_agg(l.id) FILTER (WHERE l.state = 'queued'), array_agg(l.id) FILTER (WHERE l.state = 'running'),
+           array_agg(l.tenant) FILTER (WHERE l.state = 'queued' AND l.order_key IS NOT NULL AND l.hold IS DISTINCT FROM 'order'),
+           array_agg(l.order_key) FILTER (WHERE l.state = 'queued' AND l.order_key IS NOT NULL AND l.hold IS DISTINCT FROM 'order')
+      INTO v_queued, v_running, v_tenants, v_keys FROM locked l;
+    UPDATE holdfast.jobs j
+       SET cancel_requested_at = v_now, cancel_requested_by = p_by, updated_at = v_now, hold = NULL,
+           state = CASE j.state WHEN 'queued' THEN 'cancelled' ELSE j.state END,
+           finished_at = CASE j.state WHEN 'queued' THEN v_now END
+     WHERE j.id = ANY (v_queued || v_running);
+    INSERT INTO holdfast.events (job_id, tenant, type, actor, at)
+    SELECT j.id, j.tenant, CASE j.state WHEN 'cancelled' THEN 'job.cancelled' ELSE 'job.cancel_requested' END, p_by, v_now
+      FROM holdfast.jobs j WHERE j.id = ANY (v_queued || v_running);
+    PERFORM pg_notify('holdfast', 'cancel:' || r.id) FROM unnest(v_running) AS r (id);
+    IF v_keys IS NOT NULL THEN
+        PERFORM holdfast.order_release_v1(v_tenants, v_keys);
+    END IF;
+    RETURN QUERY SELECT unnest(v_queued || v_running);
+END $$;
+
 -- What became of a manual retry: `queued`, `not_found`, or why not.
 CREATE OR REPLACE FUNCTION holdfast.job_retry_v1(p_id uuid, p_by text, p_now timestamptz) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -604,4 +741,67 @@ BEGIN
     RETURN 'queued';
 EXCEPTION WHEN unique_violation THEN
     RETURN 'duplicate_active';
+END $$;
+
+-- What is in the queues, for people and alerts: bounded by p_cap rows per queue or per kind, whatever there is.
+CREATE OR REPLACE FUNCTION holdfast.queue_stats_v1(p_tenant text, p_grace double precision, p_cap integer, p_now timestamptz)
+RETURNS TABLE (kind text, queue text, n bigint, stuck bigint, slow bigint, oldest double precision)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_now   timestamptz := coalesce(p_now, clock_timestamp());
+    v_queue text;
+BEGIN
+    SELECT j.queue INTO v_queue FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL ORDER BY j.queue LIMIT 1;
+    FOR v_no IN 1 .. 200 LOOP
+        EXIT WHEN v_queue IS NULL;
+        IF p_tenant IS NULL THEN
+            RETURN QUERY SELECT 'waiting', v_queue, count(*), 0::bigint, 0::bigint, extract(epoch FROM v_now - min(w.run_at))::double precision
+              FROM (SELECT j.run_at FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue = v_queue
+                     ORDER BY j.queue, coalesce(j.tenant, ''), j.priority DESC, j.run_at LIMIT p_cap) AS w;
+        ELSE
+            RETURN QUERY SELECT 'waiting', v_queue, count(*), 0::bigint, 0::bigint, extract(epoch FROM v_now - min(w.run_at))::double precision
+              FROM (SELECT j.run_at FROM holdfast.jobs j
+                     WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue = v_queue AND coalesce(j.tenant, '') = p_tenant
+                     ORDER BY j.priority DESC, j.run_at LIMIT p_cap) AS w;
+        END IF;
+        SELECT min(j.queue) INTO v_queue FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue > v_queue;
+    END LOOP;
+    RETURN QUERY SELECT CASE WHEN s.run_at > v_now THEN 'scheduled' ELSE 'waiting' END, s.queue, count(*), 0::bigint, 0::bigint,
+           extract(epoch FROM v_now - min(s.run_at))::double precision
+      FROM (SELECT j.queue, j.run_at, j.tenant FROM holdfast.jobs j
+             WHERE j.state = 'queued' AND j.hold = 'time' ORDER BY j.run_at LIMIT p_cap) AS s
+     WHERE p_tenant IS NULL OR s.tenant = p_tenant GROUP BY 1, 2;
+    RETURN QUERY SELECT 'ordered', o.queue, count(*), 0::bigint, 0::bigint, NULL::double precision
+      FROM (SELECT j.queue, j.hold, j.state, j.tenant FROM holdfast.jobs j
+             WHERE j.order_key IS NOT NULL AND (j.state IN ('queued', 'running') OR (j.state = 'failed' AND j.order_blocks))
+             ORDER BY coalesce(j.tenant, ''), j.order_key, j.seq LIMIT p_cap) AS o
+     WHERE o.hold = 'order' AND (p_tenant IS NULL OR o.tenant = p_tenant) GROUP BY 2;
+    RETURN QUERY SELECT 'running', r.queue, count(*),
+           count(*) FILTER (WHERE r.lease_expires_at < v_now OR r.deadline < v_now - make_interval(secs => p_grace)),
+           count(*) FILTER (WHERE r.started_at < v_now - make_interval(secs => coalesce(r.expected_seconds, 300))), NULL::double precision
+      FROM (SELECT j.* FROM holdfast.jobs j
+             WHERE j.state = 'running' AND j.locked_by IS NOT NULL
+               AND coalesce(j.tenant, '') >= coalesce(p_tenant, '') AND (p_tenant IS NULL OR coalesce(j.tenant, '') <= p_tenant)
+             ORDER BY coalesce(j.tenant, ''), j.queue LIMIT p_cap) AS r
+     WHERE p_tenant IS NULL OR r.tenant = p_tenant GROUP BY 2;
+END $$;
+
+-- Of completed jobs there is no index, because every completion would pay for it: the oldest jobs are looked at instead.
+CREATE OR REPLACE FUNCTION holdfast.job_counts_v1(p_tenant text, p_cap integer) RETURNS TABLE (state text, n bigint)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT CASE WHEN q.kind = 'running' THEN 'running' ELSE 'queued' END, least(p_cap, sum(q.n))::bigint
+      FROM holdfast.queue_stats_v1(p_tenant, 0, p_cap, NULL) AS q GROUP BY 1;
+    IF p_tenant IS NOT NULL THEN
+        RETURN QUERY SELECT e.state, (SELECT count(*) FROM (SELECT 1 FROM holdfast.jobs k WHERE k.tenant = p_tenant AND k.state = e.state
+                                                             ORDER BY k.id LIMIT p_cap) AS j)
+                       FROM unnest(ARRAY['completed', 'failed', 'cancelled']) AS e (state);
+        RETURN;
+    END IF;
+    RETURN QUERY SELECT 'completed', count(*) FROM (SELECT k.state FROM holdfast.jobs k ORDER BY k.id LIMIT p_cap) AS j WHERE j.state = 'completed';
+    RETURN QUERY SELECT 'failed', count(*) FROM (SELECT 1 FROM holdfast.jobs k WHERE k.state = 'failed' LIMIT p_cap) AS j;
+    RETURN QUERY SELECT 'cancelled', count(*) FROM (SELECT 1 FROM holdfast.jobs k WHERE k.state = 'cancelled' LIMIT p_cap) AS j;
 END $$;

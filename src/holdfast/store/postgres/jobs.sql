@@ -22,24 +22,25 @@ WITH asked AS (
     ON CONFLICT (coalesce(tenant, ''), unique_key) WHERE unique_key IS NOT NULL AND state IN ('queued', 'running')
     -- Not DO NOTHING: that would not return the row of a transaction that committed while we waited for it.
     DO UPDATE SET unique_key = excluded.unique_key
-    RETURNING id, run_id, state, tenant, unique_key, queue
+    RETURNING id, run_id, state, tenant, unique_key, queue, priority
 ), told AS (
     -- For a handful of jobs the tenants are named, so that workers need not look at all of them.
     SELECT pg_notify('holdfast', 'job:' || w.queue || w.tenant)
       FROM (SELECT DISTINCT queue, CASE WHEN (SELECT count(*) FROM placed) <= 8 THEN chr(31) || coalesce(tenant, '') ELSE '' END AS tenant
               FROM placed) AS w
 )
-SELECT CAST(p.id AS text), CAST(p.run_id AS text), p.state, p.tenant, p.unique_key, (SELECT count(*) FROM told) FROM placed p
+SELECT CAST(p.id AS text), CAST(p.run_id AS text), p.state, p.tenant, p.unique_key, p.queue, p.priority, (SELECT count(*) FROM told)
+  FROM placed p
 
 -- name: job_inserted
-SELECT CAST(id AS text), CAST(run_id AS text), state, tenant, unique_key FROM holdfast.jobs WHERE id = ANY ($1::uuid[])
+SELECT CAST(id AS text), CAST(run_id AS text), state, tenant, unique_key, queue, priority FROM holdfast.jobs WHERE id = ANY ($1::uuid[])
 
 -- name: job_forget
 -- Takes back what a refused enqueue_many has just written in the caller's transaction.
 DELETE FROM holdfast.jobs WHERE id = ANY (ARRAY(SELECT CAST(value AS uuid) FROM jsonb_array_elements_text(CAST($1 AS jsonb)))) RETURNING CAST(id AS text)
 
 -- name: job_claim
-SELECT * FROM holdfast.job_claim_v2($1, $2, $3, $4, $5, $6, $7, $8, $9)
+SELECT * FROM holdfast.job_claim_v3($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 
 -- name: lease_extend
 SELECT id, run_id, cancel_requested, cancel_requested_by FROM holdfast.lease_extend_v1($1, $2, $3, $4)
@@ -59,10 +60,13 @@ SELECT CAST(unnest(holdfast.job_complete_v1(ARRAY[c.id], ARRAY[c.run_id], ARRAY[
 SELECT run_id, state FROM holdfast.job_leave_v1($1, $2)
 
 -- name: job_cancel
-SELECT holdfast.job_cancel_v1($1, $2, $3)
+-- A job's tenant never changes: it can be looked at first, without a lock.
+SELECT CASE WHEN $4::text IS NULL OR EXISTS (SELECT 1 FROM holdfast.jobs WHERE id = $1 AND tenant = $4)
+            THEN holdfast.job_cancel_v1($1, $2, $3) ELSE 'not_found' END
 
 -- name: job_retry
-SELECT holdfast.job_retry_v1($1, $2, $3)
+SELECT CASE WHEN $4::text IS NULL OR EXISTS (SELECT 1 FROM holdfast.jobs WHERE id = $1 AND tenant = $4)
+            THEN holdfast.job_retry_v1($1, $2, $3) ELSE 'not_found' END
 
 -- name: job_reap
 SELECT id::text, queue, task, tenant, attempt, state, reason, locked_by, stage FROM holdfast.job_reap_v1($1, $2, $3, $4, $5)
@@ -76,21 +80,15 @@ UPDATE holdfast.jobs SET progress = coalesce($3, progress), stage = coalesce($4,
 
 -- name: job_prune
 -- Ids carry the time they were made, so the primary key finds old rows without an index of their own.
--- Runs and steps go by their foreign keys; logs have none, because every line would pay for it.
-WITH gone AS (
-    DELETE FROM holdfast.jobs
-     WHERE id = ANY (ARRAY(
-        SELECT id FROM holdfast.jobs
-         WHERE id < $1 AND ((state IN ('completed', 'cancelled') AND finished_at < $2) OR (state = 'failed' AND finished_at < $3))
-         ORDER BY id LIMIT $4 FOR UPDATE SKIP LOCKED))
-    RETURNING id, run_id
-), gone_logs AS (
-    DELETE FROM holdfast.logs
-     WHERE run_id = ANY (ARRAY(
-        SELECT run_id FROM gone UNION SELECT r.run_id FROM holdfast.runs r WHERE r.job_id = ANY (ARRAY(SELECT id FROM gone))))
-    RETURNING 1
-)
-SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM gone_logs)
+-- Runs and steps go by their foreign keys; logs have none, because every line would pay for it: log_prune_of_jobs goes first.
+DELETE FROM holdfast.jobs j
+ WHERE id = ANY (ARRAY(
+    SELECT id FROM holdfast.jobs
+     WHERE id < $1 AND ((state IN ('completed', 'cancelled') AND finished_at < $2) OR (state = 'failed' AND finished_at < $3))
+     ORDER BY id LIMIT $4 FOR UPDATE SKIP LOCKED))
+   AND NOT EXISTS (SELECT 1 FROM holdfast.logs l WHERE l.run_id = j.run_id)
+   AND NOT EXISTS (SELECT 1 FROM holdfast.runs r WHERE r.job_id = j.id
+                      AND EXISTS (SELECT 1 FROM holdfast.logs l WHERE l.run_id = r.run_id))
 
 -- name: job_get
 SELECT id::text, queue, task, state, run_id::text, attempt, max_attempts, run_no, priority, tenant, project, actor, args::text, hold,
@@ -98,24 +96,7 @@ SELECT id::text, queue, task, state, run_id::text, attempt, max_attempts, run_no
        expected_seconds AS expected_duration, stage, progress, cancel_requested_at, cancel_requested_by, error_code,
        error_message, result::text AS output, tags, meta::text, enqueued_by, trace_context, created_at, started_at, finished_at,
        updated_at
-  FROM holdfast.jobs WHERE id = $1
-
--- name: job_list
-SELECT id::text, queue, task, state, run_id::text, attempt, max_attempts, run_no, priority, tenant, project, actor, args::text, hold,
-       run_at, unique_key, order_key, locked_by, machine_id, lease_expires_at, last_heartbeat_at, deadline,
-       expected_seconds AS expected_duration, stage, progress, cancel_requested_at, cancel_requested_by, error_code,
-       error_message, result::text AS output, tags, meta::text, enqueued_by, trace_context, created_at, started_at, finished_at,
-       updated_at
-  FROM holdfast.jobs
- WHERE ($1::text IS NULL OR state = $1) AND ($2::text IS NULL OR queue = $2) AND ($3::text IS NULL OR task = $3)
-   AND ($4::text IS NULL OR tenant = $4) AND ($5::text IS NULL OR project = $5) AND ($6::text IS NULL OR $6 = ANY (tags))
-   AND ($7::timestamptz IS NULL OR created_at >= $7) AND ($8::timestamptz IS NULL OR created_at < $8)
-   AND ($9::uuid IS NULL OR id < $9)
- ORDER BY id DESC LIMIT $10
-
--- name: job_counts
-SELECT s.state, (SELECT count(*) FROM (SELECT 1 FROM holdfast.jobs j WHERE j.state = s.state LIMIT $1) AS capped)
-  FROM unnest(ARRAY['queued', 'running', 'completed', 'failed', 'cancelled']) AS s (state)
+  FROM holdfast.jobs WHERE id = $1 AND ($2::text IS NULL OR tenant = $2)
 
 -- name: job_unserved
 SELECT waiting.queue, waiting.task, count(*)

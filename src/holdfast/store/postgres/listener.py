@@ -11,13 +11,15 @@ from holdfast.store.postgres.connections import Connections
 from holdfast.store.protocol import Wake
 
 CHANNEL = "holdfast"
+LOGS_CHANNEL = "holdfast_logs"
 _RECONNECT_SECONDS = (0.2, 1.0, 5.0)
 
 
 class Listener:
-    def __init__(self, connections: Connections, wake: Wake) -> None:
+    def __init__(self, connections: Connections, wake: Wake, logs: bool) -> None:
         self._connections = connections
         self._wake = wake
+        self._channels = (CHANNEL, LOGS_CHANNEL) if logs else (CHANNEL,)
         self._lost = asyncio.Event()
         self._task = asyncio.create_task(self._keep_listening(), name="holdfast listener")
         self.first_try = asyncio.Event()
@@ -48,7 +50,8 @@ class Listener:
         try:
             connection.add_termination_listener(lambda _: self._lost.set())
             with self._connections.errors_translated():
-                await connection.add_listener(CHANNEL, self._heard)
+                for channel in self._channels:
+                    await connection.add_listener(channel, self._heard)
             self.connected = True
             self.first_try.set()
             self._wake("")  # whatever happened while nobody listened

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from holdfast.job import Event, Hold, Job, LogLine, Run, State
-from holdfast.store.protocol import Claim, Claimed, Turn, WorkerRow
+from holdfast.store.protocol import Claim, Claimed, Glance, Turn, WorkerRow
 
 _decode = msgspec.json.decode
 
@@ -21,6 +21,10 @@ def job_of(row: Any) -> Job[Any]:
     fields["tags"] = list(fields["tags"] or ())
     fields["meta"] = _decode(fields["meta"]) if fields["meta"] else {}
     return Job(**fields)
+
+
+def glance_of(row: Any) -> Glance:
+    return Glance(**{**dict(row), "state": State(row["state"]), "hold": Hold(row["hold"]) if row["hold"] else None})
 
 
 def run_of(row: Any) -> Run:
@@ -45,14 +49,24 @@ def _turn_of(row: Any) -> Turn:
     return Turn(row["queue"], row["task"], way == 2, met_busy, full=bool(full), wrapped=way > 0, held=met_held)
 
 
-def claim_of(found: list[Any]) -> Claim:
+class Look(NamedTuple):
+    """What a claim has learnt about the beginning of a queue, see beginnings.py."""
+
+    queue: str
+    last: str | None
+    seconds: float
+
+
+def claim_of(found: list[Any]) -> tuple[Claim, list[Look]]:
     """Rows with an id are jobs; one without but with a queue says how far the claim came there; the last one what is due."""
     claim = Claim([])
+    looks = []
     for row in found:
         if row[0] is not None:
             claim.jobs.append(Claimed(str(row[0]), str(row[1]), *tuple(row)[2:]))
         elif row["queue"] is not None:
             claim.turns.append(_turn_of(row))
+            looks.append(Look(row["queue"], str(row["run_id"]) if row["run_id"] else None, row["lease_seconds"]))
         else:
             claim.next_due_seconds = row["seconds"]
-    return claim
+    return claim, looks

@@ -8,7 +8,11 @@
 --   logs         numbered lines of a run
 --   steps        remembered results of step(), so that a retry skips what is done
 --   plans        what a tenant may do; tenants: who has which plan, and numbers of its own; queues: limits and pauses
+--   tallies      counters of all processes: totals at minute 0, and the last hour minute by minute
 --   workers      who is there, since when, and last seen when
+--   idempotency_keys   requests that were done, with their answers; rate_buckets: what was taken of which limit by whom
+--   members      who is what in which tenant; projects: parts of a tenant's work, by name
+--   keys         what calls the HTTP API, by the hash of its secret; sessions: browsers that showed one, and login links
 --
 -- The life of a row in jobs: inserted `queued`, with `hold` saying why it may not be claimed yet (null: claimable);
 -- the claim makes it `running` with a lease; whoever leaves `running` names the row's run_id (the fence). Every move
@@ -80,8 +84,9 @@ CREATE TABLE holdfast.jobs (
     result              jsonb
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 1, autovacuum_analyze_scale_factor = 0.05);
 
--- Exactly what a claim may take, in the order in which it takes it.
-CREATE INDEX jobs_claimable ON holdfast.jobs (queue, coalesce(tenant, ''), priority DESC, run_at, seq)
+-- Exactly what a claim may take, in the order in which it takes it. ~priority (that is -priority - 1) instead of a descending
+-- column: all columns rise, so that a claim can begin behind any row by comparing whole rows, and no priority overflows.
+CREATE INDEX jobs_claimable ON holdfast.jobs (queue, coalesce(tenant, ''), (~priority), run_at, seq)
     WHERE state = 'queued' AND hold IS NULL;
 CREATE INDEX jobs_scheduled ON holdfast.jobs (run_at) WHERE state = 'queued' AND hold = 'time';
 -- lease_expires_at is not in here on purpose: a heartbeat then changes no indexed column and stays a HOT update.
@@ -94,6 +99,9 @@ CREATE UNIQUE INDEX jobs_unique_key ON holdfast.jobs (coalesce(tenant, ''), uniq
 CREATE INDEX jobs_order_key ON holdfast.jobs (coalesce(tenant, ''), order_key, seq)
     WHERE order_key IS NOT NULL AND (state IN ('queued', 'running') OR (state = 'failed' AND order_blocks));
 CREATE INDEX jobs_failed ON holdfast.jobs (id) WHERE state = 'failed';
+-- For lists of one tenant: state by state, newest first.
+CREATE INDEX jobs_tenant ON holdfast.jobs (tenant, state, id) WHERE tenant IS NOT NULL;
+CREATE INDEX jobs_cancelled ON holdfast.jobs (id) WHERE state = 'cancelled';
 
 CREATE TABLE holdfast.plans (
     name        text    NOT NULL PRIMARY KEY,
@@ -147,6 +155,7 @@ CREATE TABLE holdfast.events (
     at     timestamptz NOT NULL
 );
 CREATE INDEX events_job ON holdfast.events (job_id, id);
+CREATE INDEX events_tenant ON holdfast.events (tenant, id);
 CREATE INDEX events_at ON holdfast.events (at);
 
 CREATE TABLE holdfast.logs (
@@ -163,7 +172,7 @@ CREATE TABLE holdfast.logs (
     created_at  timestamptz NOT NULL,
     PRIMARY KEY (run_id, no)
 );
-CREATE INDEX logs_created_at ON holdfast.logs USING brin (created_at);
+CREATE INDEX logs_created_at ON holdfast.logs (created_at);
 
 CREATE TABLE holdfast.steps (
     job_id      uuid        NOT NULL REFERENCES holdfast.jobs (id) ON DELETE CASCADE,
@@ -189,3 +198,81 @@ CREATE TABLE holdfast.workers (
     started_at   timestamptz NOT NULL,
     last_seen_at timestamptz NOT NULL
 ) WITH (fillfactor = 50);
+
+CREATE TABLE holdfast.members (
+    tenant   text        NOT NULL,
+    user_id  text        NOT NULL,
+    role     text        NOT NULL CHECK (role IN ('viewer', 'member', 'admin', 'owner')),
+    added_at timestamptz NOT NULL,
+    added_by text,
+    PRIMARY KEY (tenant, user_id)
+);
+CREATE INDEX members_user ON holdfast.members (user_id);
+
+CREATE TABLE holdfast.projects (
+    tenant     text        NOT NULL,
+    id         text        NOT NULL,
+    name       text        NOT NULL,
+    created_at timestamptz NOT NULL,
+    created_by text,
+    PRIMARY KEY (tenant, id)
+);
+
+CREATE TABLE holdfast.keys (
+    id           text        NOT NULL PRIMARY KEY,
+    tenant       text,
+    role         text        NOT NULL CHECK (role IN ('viewer', 'member', 'admin', 'owner', 'service')),
+    name         text,
+    hash         text        NOT NULL UNIQUE,
+    prefix       text        NOT NULL,
+    created_at   timestamptz NOT NULL,
+    created_by   text,
+    expires_at   timestamptz,
+    revoked_at   timestamptz,
+    revoked_by   text,
+    last_used_at timestamptz,
+    CHECK ((tenant IS NULL) = (role = 'service'))
+);
+CREATE INDEX keys_tenant ON holdfast.keys (tenant, id);
+
+CREATE TABLE holdfast.sessions (
+    hash       text        NOT NULL PRIMARY KEY,
+    kind       text        NOT NULL CHECK (kind IN ('session', 'link')),
+    tenant     text,
+    role       text        NOT NULL,
+    actor      text        NOT NULL,
+    key_id     text,
+    created_at timestamptz NOT NULL,
+    expires_at timestamptz NOT NULL
+);
+CREATE INDEX sessions_expires ON holdfast.sessions (expires_at);
+
+CREATE TABLE holdfast.tallies (
+    minute integer          NOT NULL,
+    queue  text             NOT NULL,
+    name   text             NOT NULL,
+    label  text             NOT NULL,
+    n      double precision NOT NULL,
+    PRIMARY KEY (minute, queue, name, label)
+) WITH (fillfactor = 50);
+
+CREATE TABLE holdfast.idempotency_keys (
+    id               text        NOT NULL PRIMARY KEY,  -- a digest of tenant, scope and key; the key itself is not kept
+    tenant           text,
+    fingerprint      text        NOT NULL,
+    token            text        NOT NULL,  -- of whoever does the work
+    response         text,  -- null while it is being done
+    lease_expires_at timestamptz NOT NULL,
+    expires_at       timestamptz NOT NULL
+);
+CREATE INDEX idempotency_keys_expires_at ON holdfast.idempotency_keys (expires_at);
+
+CREATE TABLE holdfast.rate_buckets (
+    name     text             NOT NULL,
+    subject  text             NOT NULL,
+    used     double precision NOT NULL,
+    taken_at timestamptz      NOT NULL,
+    ends_at  timestamptz      NOT NULL,  -- from here on it is as good as no bucket
+    PRIMARY KEY (name, subject)
+) WITH (fillfactor = 50);
+CREATE INDEX rate_buckets_ends_at ON holdfast.rate_buckets (ends_at);

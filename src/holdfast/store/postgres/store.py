@@ -13,12 +13,17 @@ import msgspec
 from holdfast.clock import DatabaseClock
 from holdfast.errors import JobNotFound, StorageError
 from holdfast.ids import first_job_id_at, is_uuid
-from holdfast.job import Event, Job, LogLine, Run, State, current_run_of
+from holdfast.job import Job, Run, State, current_run_of
+from holdfast.store import shared
 from holdfast.store.outcomes import cancel_conflict, retry_conflict
 from holdfast.store.postgres import migrate, rows
+from holdfast.store.postgres.beginnings import Beginnings
 from holdfast.store.postgres.connections import Connection, Connections, breaks_constraint
 from holdfast.store.postgres.gather import Gathering
 from holdfast.store.postgres.listener import Listener
+from holdfast.store.postgres.lists import ListVerbs
+from holdfast.store.postgres.logs import LogVerbs
+from holdfast.store.postgres.stats import StatsVerbs
 from holdfast.store.postgres.tenants import STATEMENTS as _SQL
 from holdfast.store.postgres.tenants import TenantVerbs
 from holdfast.store.protocol import (
@@ -32,7 +37,6 @@ from holdfast.store.protocol import (
     Departure,
     Held,
     Inserted,
-    JobFilter,
     NewJob,
     Reaped,
     Retention,
@@ -49,9 +53,10 @@ class PostgresTransaction:
 
     store_kind = "postgres"
 
-    def __init__(self, connection: Connection, connections: Connections) -> None:
+    def __init__(self, connection: Connection, connections: Connections, clock: DatabaseClock) -> None:
         self.connection = connection
         self._connections = connections
+        self._clock = clock
 
     async def execute(self, sql: str, *args: Any) -> None:
         with self._connections.errors_translated():
@@ -61,8 +66,11 @@ class PostgresTransaction:
         with self._connections.errors_translated():
             return [dict(row) for row in await self.connection.fetch(sql, *args)]
 
+    async def shared(self, statement: str, *args: Any) -> list[dict[str, Any]]:
+        return await self.fetch(shared.POSTGRES[statement], *args, *_now_for(statement, self._clock))
 
-class PostgresStore(TenantVerbs):
+
+class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
     name = "postgres"
 
     def __init__(self, url: str, *, clock: DatabaseClock | None = None, shown: str = "PostgreSQL") -> None:
@@ -71,6 +79,7 @@ class PostgresStore(TenantVerbs):
         self._checked = False
         self._gathering = Gathering(self._insert_now)
         self._listeners: list[Listener] = []
+        self._beginnings = Beginnings()
 
     # -- the server itself ---------------------------------------------------------------------------------------------
 
@@ -98,7 +107,15 @@ class PostgresStore(TenantVerbs):
     async def transaction(self) -> AsyncIterator[PostgresTransaction]:
         await self._check()
         async with self._connections.transaction() as connection:
-            yield PostgresTransaction(connection, self._connections)
+            yield PostgresTransaction(connection, self._connections, self._clock)
+
+    async def shared(self, statement: str, *args: Any) -> list[dict[str, Any]]:
+        await self._check()
+        now = _now_for(statement, self._clock)
+        return [dict(row) for row in await self._connections.fetch(shared.POSTGRES[statement], *args, *now)]
+
+    def shared_statement(self, statement: str, *args: Any) -> CallerStatement:
+        return shared.caller_statement_for_postgres(statement, (*args, *_now_for(statement, self._clock)))
 
     async def clock_offset(self) -> float:
         before = time.time()
@@ -152,7 +169,7 @@ class PostgresStore(TenantVerbs):
         answers = []
         for job in jobs:
             row = by_id.get(job.id) or by_key[_scope(job.tenant, job.unique_key)]
-            answers.append(Inserted(row[0], row[1], State(row[2]), created=row[0] == job.id))
+            answers.append(Inserted(row[0], row[1], State(row[2]), created=row[0] == job.id, queue=row[5], priority=row[6]))
         return answers
 
     def forget_statement(self, job_ids: Sequence[str]) -> CallerStatement:
@@ -173,8 +190,13 @@ class PostgresStore(TenantVerbs):
         hints: Sequence[str] = (),
     ) -> Claim:
         places = [cursors.get(queue) for queue in queues]
-        found = await self._fetch("job_claim", worker, machine, queues, tasks, limit, places, hops, hints, self._clock.now())
-        return rows.claim_of(found)
+        behind = self._beginnings.of(queues)
+        now = self._clock.now()
+        found = await self._fetch("job_claim", worker, machine, queues, tasks, limit, places, hops, hints, behind, now)
+        claim, looks = rows.claim_of(found)
+        for look, began in zip(looks, behind, strict=False):  # queues after the one that filled the claim were not looked at
+            self._beginnings.learn(look.queue, began, look.last, look.seconds, len(claim.jobs))
+        return claim
 
     # -- a run speaks; fenced ------------------------------------------------------------------------------------------
 
@@ -204,9 +226,6 @@ class PostgresStore(TenantVerbs):
     async def progress_set_if_leased(self, job_id: str, run_id: str, progress: float | None, stage: str | None) -> bool:
         return bool(await self._fetch("progress_set", job_id, run_id, progress, stage, self._clock.now()))
 
-    async def log_append_if_leased(self, job_id: str, run_id: str, lines: Sequence[LogLine]) -> bool:
-        return bool(await self._fetch("log_append", job_id, run_id, _encode(lines).decode(), self._clock.now()))
-
     async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool:
         return bool(await self._fetch("step_save", job_id, run_id, name, fingerprint, result, self._clock.now()))
 
@@ -216,22 +235,22 @@ class PostgresStore(TenantVerbs):
 
     # -- people act ----------------------------------------------------------------------------------------------------
 
-    async def job_cancel(self, job_id: str, by: str | None) -> Job[Any]:
-        verdict = await self._verdict("job_cancel", job_id, by)
+    async def job_cancel(self, job_id: str, by: str | None, *, tenant: str | None = None) -> Job[Any]:
+        verdict = await self._verdict("job_cancel", job_id, by, tenant)
         if verdict not in ("cancelled", "cancelling"):
             raise cancel_conflict(job_id, verdict)
         return await self.job_get(job_id)
 
-    async def job_retry_if_ended(self, job_id: str, by: str | None) -> Job[Any]:
-        verdict = await self._verdict("job_retry", job_id, by)
+    async def job_retry_if_ended(self, job_id: str, by: str | None, *, tenant: str | None = None) -> Job[Any]:
+        verdict = await self._verdict("job_retry", job_id, by, tenant)
         if verdict != "queued":
             raise retry_conflict(job_id, verdict)
         return await self.job_get(job_id)
 
-    async def _verdict(self, statement: str, job_id: str, by: str | None) -> str:
+    async def _verdict(self, statement: str, job_id: str, by: str | None, tenant: str | None) -> str:
         if not is_uuid(job_id):
             return "not_found"
-        (row,) = await self._fetch(statement, job_id, by, self._clock.now())
+        (row,) = await self._fetch(statement, job_id, by, self._clock.now(), tenant)
         return str(row[0])
 
     # -- rescue and forget ---------------------------------------------------------------------------------------------
@@ -250,12 +269,13 @@ class PostgresStore(TenantVerbs):
             return now - timedelta(days=days)
 
         oldest = first_job_id_at(before(min(retention.finished, retention.failed)))
-        finished, failed = before(retention.finished), before(retention.failed)
-        ((jobs, logs_of_jobs),) = await self._fetch("job_prune", oldest, finished, failed, limit)
+        ended = oldest, before(retention.finished), before(retention.failed)
+        lines = await self._deleted("log_prune", before(retention.logs), limit)
+        lines += await self._deleted("log_prune_of_jobs", *ended, limit - lines)
         return {
-            "jobs": jobs,
+            "jobs": await self._deleted("job_prune", *ended, limit),
             "events": await self._deleted("event_prune", before(retention.events), limit),
-            "logs": logs_of_jobs + await self._deleted("log_prune", before(retention.logs), limit),
+            "logs": lines,
             "workers": await self._deleted("worker_prune", before(retention.workers), limit),
         }
 
@@ -268,36 +288,20 @@ class PostgresStore(TenantVerbs):
 
     # -- look ----------------------------------------------------------------------------------------------------------
 
-    async def job_get(self, job_id: str) -> Job[Any]:
-        found = await self._fetch("job_get", job_id) if is_uuid(job_id) else []
+    async def job_get(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
+        found = await self._fetch("job_get", job_id, tenant) if is_uuid(job_id) else []
         if not found:
             raise JobNotFound(f"There is no job {job_id}.")
         return rows.job_of(found[0])
 
-    async def job_list(self, where: JobFilter, *, cursor: str | None, limit: int) -> list[Job[Any]]:
-        w = where
-        found = await self._fetch(
-            "job_list", w.state, w.queue, w.task, w.tenant, w.project, w.tag, w.after, w.before, cursor, limit
-        )
-        return [rows.job_of(row) for row in found]
-
-    async def job_counts(self, cap: int = 10_000) -> dict[str, int]:
-        return {row[0]: row[1] for row in await self._fetch("job_counts", cap)}
-
     async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
         return [(row[0], row[1], row[2]) for row in await self._fetch("job_unserved", older_than, limit, self._clock.now())]
 
-    async def run_list(self, job_id: str) -> list[Run]:
-        job = await self.job_get(job_id)
+    async def run_list(self, job_id: str, *, tenant: str | None = None) -> list[Run]:
+        job = await self.job_get(job_id, tenant=tenant)
         older = [rows.run_of(row) for row in await self._fetch("run_list", job_id)]
         newest = current_run_of(job)
         return [newest, *(run for run in older if run.run_no != newest.run_no)] if newest else older
-
-    async def event_list(self, job_id: str) -> list[Event]:
-        return [rows.event_of(row) for row in await self._fetch("event_list", job_id)] if is_uuid(job_id) else []
-
-    async def log_read(self, run_id: str, *, after: int, limit: int) -> list[LogLine]:
-        return [rows.log_line_of(row) for row in await self._fetch("log_read", run_id, after, limit)]
 
     # -- workers -------------------------------------------------------------------------------------------------------
 
@@ -314,8 +318,8 @@ class PostgresStore(TenantVerbs):
 
     # -- wake-ups ------------------------------------------------------------------------------------------------------
 
-    async def listen(self, wake: Wake) -> Callable[[], Awaitable[None]]:
-        listener = Listener(self._connections, wake)
+    async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
+        listener = Listener(self._connections, wake, logs)
         self._listeners.append(listener)
         await listener.first_try.wait()
 
@@ -329,6 +333,10 @@ class PostgresStore(TenantVerbs):
     @property
     def listening(self) -> bool:
         return any(listener.connected for listener in self._listeners)
+
+
+def _now_for(statement: str, clock: DatabaseClock) -> tuple[datetime | None, ...]:
+    return (clock.now(),) if statement in shared.TIMED else ()
 
 
 def _scope(tenant: str | None, unique_key: str | None) -> tuple[str, str | None]:

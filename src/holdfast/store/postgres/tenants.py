@@ -21,7 +21,7 @@ class TenantVerbs:
     async def _fetch(self, name: str, *args: Any) -> list[Any]:
         raise NotImplementedError
 
-    async def job_get(self, job_id: str) -> Job[Any]:
+    async def job_get(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
         raise NotImplementedError
 
     async def tenant_set(
@@ -57,8 +57,8 @@ class TenantVerbs:
     async def tenant_running(self, tenant: str, limit: int) -> list[Job[Any]]:
         return [await self.job_get(row[0]) for row in await self._fetch("tenant_running", tenant, limit)]
 
-    async def plan_set(self, plan: Plan) -> Plan:
-        await self._fetch("plan_set", plan.name, plan.max_running, plan.queue_depth, plan.weight)
+    async def plan_set(self, plan: Plan, *, by: str | None) -> Plan:
+        await self._fetch("plan_set", plan.name, plan.max_running, plan.queue_depth, plan.weight, by, self._clock.now())
         return plan
 
     async def plan_list(self) -> list[Plan]:

@@ -70,9 +70,18 @@ SELECT lane.id,
   LEFT JOIN holdfast.plans p ON p.name = coalesce(t.plan, 'free')
 
 -- name: plan_set
-INSERT INTO holdfast.plans AS p (name, max_running, queue_depth, weight) VALUES ($1, $2, $3, $4)
-ON CONFLICT (name) DO UPDATE SET max_running = excluded.max_running, queue_depth = excluded.queue_depth, weight = excluded.weight
-RETURNING pg_notify('holdfast', '')
+WITH saved AS (
+    INSERT INTO holdfast.plans AS p (name, max_running, queue_depth, weight) VALUES ($1, $2, $3, $4)
+    ON CONFLICT (name) DO UPDATE SET max_running = excluded.max_running, queue_depth = excluded.queue_depth, weight = excluded.weight
+    RETURNING p.*
+), told AS (
+    INSERT INTO holdfast.events (type, actor, data, at)
+    SELECT 'plan.changed', $5,
+           jsonb_build_object('plan', name, 'max_running', max_running, 'queue_depth', queue_depth, 'weight', weight),
+           coalesce($6, clock_timestamp())
+      FROM saved
+)
+SELECT pg_notify('holdfast', '') FROM saved
 
 -- name: plan_list
 SELECT name, max_running, queue_depth, weight FROM holdfast.plans ORDER BY max_running, name

@@ -43,6 +43,7 @@ def open_connection(path: str, *, create: bool = False, read_only: bool = False)
     )
     try:
         connection.row_factory = sqlite3.Row
+        connection.create_function("holdfast_says", 2, _says, deterministic=True)
         connection.execute("PRAGMA foreign_keys = OFF")
         connection.execute("PRAGMA synchronous = FULL")
         if read_only:
@@ -53,6 +54,11 @@ def open_connection(path: str, *, create: bool = False, read_only: bool = False)
         connection.close()
         raise
     return connection
+
+
+def _says(text: object, search: str) -> bool:
+    """SQLite's own lower() knows only the letters of ASCII."""
+    return text is not None and search.lower() in str(text).lower()
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection, path: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.ids import new_run_id
-from holdfast.job import LogLine, State
+from holdfast.job import State
 from holdfast.store.protocol import Beat, CallerStatement, Completion, Departure, Held, Leaving
 from holdfast.store.sqlite.session import STATEMENTS, Session, as_json
 
@@ -91,29 +91,3 @@ def record(session: Session, job: sqlite3.Row, event: str, *, actor: str | None 
     known = {"run_no": job["run_no"], "attempt": job["attempt"], **data}
     said = {name: value for name, value in known.items() if value is not None}
     session.run("event_insert", job_id=job["id"], tenant=job["tenant"], type=event, actor=actor, data=as_json(said))
-
-
-def append_log(session: Session, job_id: str, run_id: str, lines: Sequence[LogLine]) -> bool:
-    job = session.one("log_lease", id=job_id, run_id=run_id)
-    if job is None:
-        return False
-    session.connection.executemany(
-        STATEMENTS["log_insert"],
-        [
-            {
-                "run_id": run_id,
-                "no": line.no,
-                "job_id": job_id,
-                "tenant": job["tenant"],
-                "project": job["project"],
-                "step": line.step,
-                "level": line.level,
-                "message": line.message,
-                "duration_ms": line.duration_ms,
-                "metadata": None if line.metadata is None else as_json(line.metadata),
-                "created_at": session.now if line.created_at is None else line.created_at.timestamp(),
-            }
-            for line in lines
-        ],
-    )
-    return True

@@ -31,7 +31,7 @@ def inserted_from_rows(jobs: Sequence[NewJob], rows: Sequence[Sequence[Any]]) ->
     answers = []
     for job in jobs:
         row = by_id.get(job.id) or by_key[(job.tenant or "", job.unique_key)]
-        answers.append(Inserted(row[0], row[1], State(row[2]), created=row[0] == job.id))
+        answers.append(Inserted(row[0], row[1], State(row[2]), created=row[0] == job.id, queue=row[5], priority=row[6]))
     return answers
 
 

@@ -21,7 +21,7 @@ WHERE true
 ON CONFLICT (id) DO UPDATE SET id = excluded.id
 ON CONFLICT (coalesce(tenant, ''), unique_key) WHERE unique_key IS NOT NULL AND state IN ('queued', 'running')
     DO UPDATE SET unique_key = excluded.unique_key
-RETURNING id, run_id, state, tenant, unique_key;
+RETURNING id, run_id, state, tenant, unique_key, queue, priority;
 
 -- name: job_forget
 -- Takes back what a refused enqueue_many has just written in the caller's transaction.
@@ -72,7 +72,7 @@ UPDATE holdfast_jobs SET
 WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state = 'queued'
 -- The casts: a REAL column that holds a whole number comes out of RETURNING as an integer.
 RETURNING seq, id, run_id, run_no, task, args, attempt, max_attempts, queue, tenant, order_key,
-    CAST(lease_seconds AS REAL), CAST(timeout_seconds AS REAL), :now - run_at;
+    CAST(lease_seconds AS REAL), CAST(timeout_seconds AS REAL), :now - run_at, trace_context;
 
 -- name: job_park
 -- All of one ordering key at once, so that each waiting job is parked once and not met by every claim. Its head stays
@@ -192,7 +192,7 @@ WHERE id = :id AND run_id = :run_id AND state = 'running'
 RETURNING id;
 
 -- name: job_get
-SELECT * FROM holdfast_jobs WHERE id = :id;
+SELECT * FROM holdfast_jobs WHERE id = :id AND (:tenant IS NULL OR tenant = :tenant);
 
 -- name: job_list
 -- The state is put in by name and with its index: without that the few running jobs are looked for in all of history.
@@ -208,24 +208,6 @@ SELECT * FROM holdfast_jobs WHERE true /* state */
 ORDER BY id DESC
 LIMIT :limit;
 
--- name: job_counts
--- Queued jobs are counted hold by hold: each hold has an index, the state alone has none.
-SELECT 'queued' AS state, min(:cap, sum(n)) AS n FROM (
-    SELECT count(*) AS n FROM (
-        SELECT 1 FROM holdfast_jobs WHERE state = 'queued' AND hold IS NULL LIMIT :cap)
-    UNION ALL SELECT count(*) FROM (
-        SELECT 1 FROM holdfast_jobs WHERE state = 'queued' AND hold = 'time' LIMIT :cap)
-    UNION ALL SELECT count(*) FROM (
-        SELECT 1 FROM holdfast_jobs INDEXED BY holdfast_jobs_order_key
-        WHERE order_key IS NOT NULL AND (state IN ('queued', 'running') OR (state = 'failed' AND order_blocks))
-          AND state = 'queued' AND hold = 'order' LIMIT :cap))
-UNION ALL SELECT 'running', count(*) FROM (SELECT 1 FROM holdfast_jobs WHERE state = 'running' LIMIT :cap)
-UNION ALL SELECT 'completed', count(*) FROM (
-    SELECT 1 FROM holdfast_jobs WHERE state = 'completed' AND state IN ('completed', 'cancelled') LIMIT :cap)
-UNION ALL SELECT 'failed', count(*) FROM (SELECT 1 FROM holdfast_jobs WHERE state = 'failed' LIMIT :cap)
-UNION ALL SELECT 'cancelled', count(*) FROM (
-    SELECT 1 FROM holdfast_jobs WHERE state = 'cancelled' AND state IN ('completed', 'cancelled') LIMIT :cap);
-
 -- name: queue_list_waiting
 -- Hops from queue to queue, one index probe each, however long they are.
 WITH RECURSIVE hop (queue) AS (
@@ -237,27 +219,29 @@ WITH RECURSIVE hop (queue) AS (
 SELECT queue FROM hop WHERE queue IS NOT NULL;
 
 -- name: job_unserved
-SELECT queue, task, count(*) AS n FROM (
-    SELECT queue, task, run_at FROM holdfast_jobs WHERE state = 'queued' AND hold IS NULL AND queue = :queue LIMIT :scan)
-WHERE run_at < :now - :older_than
-  AND NOT EXISTS (
-    SELECT 1 FROM holdfast_workers AS worker
-    WHERE worker.last_seen_at >= :now - :alive_seconds AND NOT worker.draining
-      AND EXISTS (SELECT 1 FROM json_each(worker.queues) AS q WHERE q.value = queue)
-      AND EXISTS (SELECT 1 FROM json_each(worker.tasks) AS t WHERE t.value = task))
-GROUP BY queue, task;
-
--- name: job_unserved_due
--- Jobs that have fallen due while no worker was there to lift their hold.
-SELECT queue, task, count(*) AS n FROM (
-    SELECT queue, task FROM holdfast_jobs
-    WHERE state = 'queued' AND hold = 'time' AND run_at < :now - :older_than LIMIT :scan)
+-- Grouped before workers are asked: a look at them for each of thousands of jobs would be the most expensive part.
+SELECT queue, task, n FROM (
+    SELECT queue, task, count(*) AS n FROM (
+        SELECT queue, task, run_at FROM holdfast_jobs WHERE state = 'queued' AND hold IS NULL AND queue = :queue LIMIT :scan)
+    WHERE run_at < :now - :older_than GROUP BY queue, task)
 WHERE NOT EXISTS (
     SELECT 1 FROM holdfast_workers AS worker
     WHERE worker.last_seen_at >= :now - :alive_seconds AND NOT worker.draining
       AND EXISTS (SELECT 1 FROM json_each(worker.queues) AS q WHERE q.value = queue)
-      AND EXISTS (SELECT 1 FROM json_each(worker.tasks) AS t WHERE t.value = task))
-GROUP BY queue, task;
+      AND EXISTS (SELECT 1 FROM json_each(worker.tasks) AS t WHERE t.value = task));
+
+-- name: job_unserved_due
+-- Jobs that have fallen due while no worker was there to lift their hold.
+SELECT queue, task, n FROM (
+    SELECT queue, task, count(*) AS n FROM (
+        SELECT queue, task FROM holdfast_jobs
+        WHERE state = 'queued' AND hold = 'time' AND run_at < :now - :older_than LIMIT :scan)
+    GROUP BY queue, task)
+WHERE NOT EXISTS (
+    SELECT 1 FROM holdfast_workers AS worker
+    WHERE worker.last_seen_at >= :now - :alive_seconds AND NOT worker.draining
+      AND EXISTS (SELECT 1 FROM json_each(worker.queues) AS q WHERE q.value = queue)
+      AND EXISTS (SELECT 1 FROM json_each(worker.tasks) AS t WHERE t.value = task));
 
 -- name: job_prunable
 SELECT * FROM (SELECT id, run_id FROM holdfast_jobs
@@ -268,6 +252,13 @@ SELECT * FROM (SELECT id, run_id FROM holdfast_jobs
 UNION ALL
 SELECT * FROM (SELECT id, run_id FROM holdfast_jobs WHERE state = 'failed' AND finished_at < :failed_before LIMIT :limit)
 LIMIT :limit;
+
+-- name: job_without_lines
+SELECT job.id FROM holdfast_jobs AS job
+WHERE job.id IN (SELECT value FROM json_each(:ids))
+  AND NOT EXISTS (SELECT 1 FROM holdfast_logs AS line WHERE line.run_id = job.run_id)
+  AND NOT EXISTS (SELECT 1 FROM holdfast_runs AS run JOIN holdfast_logs AS line ON line.run_id = run.run_id
+                  WHERE run.job_id = job.id);
 
 -- name: job_delete
 DELETE FROM holdfast_jobs WHERE id IN (SELECT value FROM json_each(:ids));

@@ -1,33 +1,28 @@
-"""Reading for people: jobs, their runs, events and logs. Nothing here writes."""
+"""Reading for people: jobs and their runs. Nothing here writes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from holdfast.errors import JobNotFound
-from holdfast.job import Event, Job, LogLine, Run, State, current_run_of
-from holdfast.store.protocol import Beat, JobFilter
+from holdfast.job import Job, Run, current_run_of
+from holdfast.store.protocol import Beat
 from holdfast.store.sqlite import rows
-from holdfast.store.sqlite.session import STATEMENTS, Session
+from holdfast.store.sqlite.session import Session
 
 ALIVE_SECONDS = 60.0
 UNSERVED_SCAN_MAX = 10_000
-_WHERE_STATE = {
-    State.QUEUED: "WHERE state = 'queued'",
-    State.RUNNING: "INDEXED BY holdfast_jobs_running WHERE state = 'running'",
-    State.COMPLETED: "WHERE state = 'completed'",
-    State.FAILED: "INDEXED BY holdfast_jobs_failed WHERE state = 'failed'",
-    State.CANCELLED: "INDEXED BY holdfast_jobs_finished WHERE state = 'cancelled' AND state IN ('completed', 'cancelled')",
-}
+UNSERVED_SCAN_MIN = 100
+"""Of one queue, however many there are."""
 
 
-def job_or_none(session: Session, job_id: str) -> Job[Any] | None:
-    row = session.one("job_get", id=job_id)
+def job_or_none(session: Session, job_id: str, tenant: str | None = None) -> Job[Any] | None:
+    row = session.one("job_get", id=job_id, tenant=tenant)
     return None if row is None else rows.job_of(row)
 
 
-def job(session: Session, job_id: str) -> Job[Any]:
-    found = job_or_none(session, job_id)
+def job(session: Session, job_id: str, tenant: str | None = None) -> Job[Any]:
+    found = job_or_none(session, job_id, tenant)
     if found is None:
         raise JobNotFound(f"There is no job {job_id}.")
     return found
@@ -37,32 +32,12 @@ def leases(session: Session, worker: str) -> list[Beat]:
     return [Beat(*row) for row in session.all("lease_list", worker=worker)]
 
 
-def jobs(session: Session, where: JobFilter, cursor: str | None, limit: int) -> list[Job[Any]]:
-    sql = STATEMENTS["job_list"]
-    if where.state is not None:
-        sql = sql.replace("WHERE true /* state */", _WHERE_STATE[where.state])
-    values = {
-        "cursor": cursor,
-        "queue": where.queue,
-        "task": where.task,
-        "tenant": where.tenant,
-        "project": where.project,
-        "tag": where.tag,
-        "after": where.after and where.after.timestamp(),
-        "before": where.before and where.before.timestamp(),
-        "limit": limit,
-    }
-    return [rows.job_of(row) for row in session.execute(sql, values).fetchall()]
-
-
-def counts(session: Session, cap: int) -> dict[str, int]:
-    return {row["state"]: row["n"] for row in session.all("job_counts", cap=cap)}
-
-
 def unserved(session: Session, older_than: float, limit: int) -> list[tuple[str, str, int]]:
-    bounds = {"older_than": older_than, "alive_seconds": ALIVE_SECONDS, "scan": UNSERVED_SCAN_MAX}
+    queues = session.all("queue_list_waiting")
+    scan = max(UNSERVED_SCAN_MIN, UNSERVED_SCAN_MAX // (1 + len(queues)))
+    bounds = {"older_than": older_than, "alive_seconds": ALIVE_SECONDS, "scan": scan}
     found = session.all("job_unserved_due", **bounds)
-    for waiting in session.all("queue_list_waiting"):
+    for waiting in queues:
         found += session.all("job_unserved", queue=waiting["queue"], **bounds)
     sums: dict[tuple[str, str], int] = {}
     for row in found:
@@ -71,15 +46,7 @@ def unserved(session: Session, older_than: float, limit: int) -> list[tuple[str,
     return [(queue, task, n) for (queue, task), n in most_first[:limit]]
 
 
-def runs(session: Session, job_id: str) -> list[Run]:
-    newest = current_run_of(job(session, job_id))
+def runs(session: Session, job_id: str, tenant: str | None = None) -> list[Run]:
+    newest = current_run_of(job(session, job_id, tenant))
     older = [rows.run_of(row) for row in session.all("run_list", job_id=job_id)]
     return [newest, *older] if newest else older
-
-
-def events(session: Session, job_id: str) -> list[Event]:
-    return [rows.event_of(row) for row in session.all("event_list", job_id=job_id)]
-
-
-def log_lines(session: Session, run_id: str, after: int, limit: int) -> list[LogLine]:
-    return [rows.log_line_of(row) for row in session.all("log_read", run_id=run_id, after=after, limit=limit)]

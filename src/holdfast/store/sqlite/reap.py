@@ -108,6 +108,7 @@ def _log(session: Session, job: sqlite3.Row, level: str, message: str) -> None:
         level=level,
         message=message,
     )
+    session.wake_log(job["run_id"])
 
 
 def prune(session: Session, retention: Retention, limit: int) -> dict[str, int]:
@@ -117,13 +118,15 @@ def prune(session: Session, retention: Retention, limit: int) -> dict[str, int]:
     old = session.all(
         "job_prunable", finished_before=before(retention.finished), failed_before=before(retention.failed), limit=limit
     )
+    lines = session.run("log_prune", before=before(retention.logs), limit=limit)
     ids, run_ids = as_json([row["id"] for row in old]), as_json([row["run_id"] for row in old])
-    logs = session.run("log_delete", ids=ids, run_ids=run_ids)
+    lines += session.run("log_delete", ids=ids, run_ids=run_ids, limit=limit - lines)
+    ids = as_json([row["id"] for row in session.all("job_without_lines", ids=ids)])
     session.run("run_delete", ids=ids)
     session.run("step_delete", ids=ids)
     return {
         "jobs": session.run("job_delete", ids=ids),
         "events": session.run("event_prune", before=before(retention.events), limit=limit),
-        "logs": logs + session.run("log_prune", before=before(retention.logs), limit=limit),
+        "logs": lines,
         "workers": session.run("worker_prune", before=before(retention.workers), limit=limit),
     }

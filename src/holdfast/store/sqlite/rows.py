@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast.job import Event, Hold, Job, LogLine, Run, State
-from holdfast.store.protocol import WorkerRow
+from holdfast.store.protocol import Glance, WorkerRow
 
 _decode = msgspec.json.decode
 
@@ -59,6 +59,12 @@ def job_of(row: sqlite3.Row) -> Job[Any]:
         finished_at=time_of(row["finished_at"]),
         updated_at=time_of(row["updated_at"]),
     )
+
+
+def glance_of(row: sqlite3.Row) -> Glance:
+    fields = dict(row)
+    times = {name: time_of(fields[name]) for name in ("cancel_requested_at", "updated_at")}
+    return Glance(**{**fields, **times, "state": State(row["state"]), "hold": Hold(row["hold"]) if row["hold"] else None})
 
 
 def run_of(row: sqlite3.Row) -> Run:

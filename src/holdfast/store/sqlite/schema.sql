@@ -9,7 +9,11 @@
 --   logs         numbered lines of a run
 --   steps        remembered results of step(), so that a retry skips what is done
 --   plans        what a tenant may do; tenants: who has which plan, and numbers of its own; queues: limits and pauses
+--   tallies      counters of all processes: totals at minute 0, and the last hour minute by minute
 --   workers      who is there, since when, and last seen when
+--   idempotency_keys   requests that were done, with their answers; rate_buckets: what was taken of which limit by whom
+--   members      who is what in which tenant; projects: parts of a tenant's work, by name
+--   keys         what calls the HTTP API, by the hash of its secret; sessions: browsers that showed one, and login links
 --
 -- Times are unix seconds of this host's clock, ids are text, lists and objects are JSON text.
 --
@@ -95,6 +99,8 @@ CREATE INDEX holdfast_jobs_order_running ON holdfast_jobs (coalesce(tenant, ''),
     WHERE order_key IS NOT NULL AND state = 'running';
 CREATE INDEX holdfast_jobs_failed ON holdfast_jobs (id) WHERE state = 'failed';
 CREATE INDEX holdfast_jobs_finished ON holdfast_jobs (state, finished_at) WHERE state IN ('completed', 'cancelled');
+-- For lists of one tenant: state by state, newest first.
+CREATE INDEX holdfast_jobs_tenant ON holdfast_jobs (tenant, state, id) WHERE tenant IS NOT NULL;
 
 -- Whatever moves an ordered job out of the way, also on a caller's own connection, lets the head of its key go in the
 -- same transaction. A head that is running, or failed and blocking, is left alone, and so are those behind it.
@@ -177,6 +183,7 @@ CREATE TABLE holdfast_events (
     at     REAL NOT NULL
 );
 CREATE INDEX holdfast_events_job ON holdfast_events (job_id, id);
+CREATE INDEX holdfast_events_tenant ON holdfast_events (tenant, id);
 CREATE INDEX holdfast_events_at ON holdfast_events (at);
 
 -- Has a rowid on purpose: retention deletes from the oldest row on, without an index on the time.
@@ -219,3 +226,81 @@ CREATE TABLE holdfast_workers (
     started_at   REAL    NOT NULL,
     last_seen_at REAL    NOT NULL
 );
+
+CREATE TABLE holdfast_members (
+    tenant   TEXT NOT NULL,
+    user_id  TEXT NOT NULL,
+    role     TEXT NOT NULL CHECK (role IN ('viewer', 'member', 'admin', 'owner')),
+    added_at REAL NOT NULL,
+    added_by TEXT,
+    PRIMARY KEY (tenant, user_id)
+) WITHOUT ROWID;
+CREATE INDEX holdfast_members_user ON holdfast_members (user_id);
+
+CREATE TABLE holdfast_projects (
+    tenant     TEXT NOT NULL,
+    id         TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    created_by TEXT,
+    PRIMARY KEY (tenant, id)
+) WITHOUT ROWID;
+
+CREATE TABLE holdfast_keys (
+    id           TEXT NOT NULL PRIMARY KEY,
+    tenant       TEXT,
+    role         TEXT NOT NULL CHECK (role IN ('viewer', 'member', 'admin', 'owner', 'service')),
+    name         TEXT,
+    hash         TEXT NOT NULL UNIQUE,
+    prefix       TEXT NOT NULL,
+    created_at   REAL NOT NULL,
+    created_by   TEXT,
+    expires_at   REAL,
+    revoked_at   REAL,
+    revoked_by   TEXT,
+    last_used_at REAL,
+    CHECK ((tenant IS NULL) = (role = 'service'))
+) WITHOUT ROWID;
+CREATE INDEX holdfast_keys_tenant ON holdfast_keys (tenant, id);
+
+CREATE TABLE holdfast_sessions (
+    hash       TEXT NOT NULL PRIMARY KEY,
+    kind       TEXT NOT NULL CHECK (kind IN ('session', 'link')),
+    tenant     TEXT,
+    role       TEXT NOT NULL,
+    actor      TEXT NOT NULL,
+    key_id     TEXT,
+    created_at REAL NOT NULL,
+    expires_at REAL NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX holdfast_sessions_expires ON holdfast_sessions (expires_at);
+
+CREATE TABLE holdfast_tallies (
+    minute INTEGER NOT NULL,
+    queue  TEXT    NOT NULL,
+    name   TEXT    NOT NULL,
+    label  TEXT    NOT NULL,
+    n      REAL    NOT NULL,
+    PRIMARY KEY (minute, queue, name, label)
+) WITHOUT ROWID;
+
+CREATE TABLE holdfast_idempotency_keys (
+    id               TEXT NOT NULL PRIMARY KEY,  -- a digest of tenant, scope and key; the key itself is not kept
+    tenant           TEXT,
+    fingerprint      TEXT NOT NULL,
+    token            TEXT NOT NULL,  -- of whoever does the work
+    response         TEXT,  -- null while it is being done
+    lease_expires_at REAL NOT NULL,
+    expires_at       REAL NOT NULL
+);
+CREATE INDEX holdfast_idempotency_keys_expires_at ON holdfast_idempotency_keys (expires_at);
+
+CREATE TABLE holdfast_rate_buckets (
+    name     TEXT NOT NULL,
+    subject  TEXT NOT NULL,
+    used     REAL NOT NULL,
+    taken_at REAL NOT NULL,
+    ends_at  REAL NOT NULL,  -- from here on it is as good as no bucket
+    PRIMARY KEY (name, subject)
+) WITHOUT ROWID;
+CREATE INDEX holdfast_rate_buckets_ends_at ON holdfast_rate_buckets (ends_at);

@@ -50,6 +50,9 @@ class Session:
     def wake_queue(self, queue: str) -> None:
         self.wakes.add(f"job:{queue}")
 
+    def wake_log(self, run_id: str) -> None:
+        self.wakes.add(f"log:{run_id}")
+
     def wake_next_in_order(self, tenant: str | None, order_key: str | None) -> None:
         """The trigger has let the next job of this ordering key go, if there is one."""
         if order_key is not None:

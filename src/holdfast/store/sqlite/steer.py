@@ -11,8 +11,8 @@ from holdfast.store.sqlite import look
 from holdfast.store.sqlite.session import Session
 
 
-def cancel(session: Session, job_id: str, by: str | None) -> Job[Any]:
-    job = look.job_or_none(session, job_id)
+def cancel(session: Session, job_id: str, by: str | None, tenant: str | None = None) -> Job[Any]:
+    job = look.job_or_none(session, job_id, tenant)
     if job is None:
         raise cancel_conflict(job_id, "not_found")
     if job.state.ended:
@@ -30,8 +30,8 @@ def cancel(session: Session, job_id: str, by: str | None) -> Job[Any]:
     return look.job(session, job_id)
 
 
-def retry(session: Session, job_id: str, by: str | None) -> Job[Any]:
-    job = look.job_or_none(session, job_id)
+def retry(session: Session, job_id: str, by: str | None, tenant: str | None = None) -> Job[Any]:
+    job = look.job_or_none(session, job_id, tenant)
     if job is None:
         raise retry_conflict(job_id, "not_found")
     if not job.state.ended:

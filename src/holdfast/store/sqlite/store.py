@@ -12,16 +12,19 @@ import msgspec
 
 from holdfast.clock import DatabaseClock
 from holdfast.errors import NotMigrated
-from holdfast.job import Event, Job, LogLine, Run, State
+from holdfast.job import Job, Run, State
+from holdfast.store import shared
 from holdfast.store.protocol import (
     HOPS,
     NO_CURSORS,
+    Acted,
     Backoff,
     Beat,
     CallerStatement,
     Claim,
     Completion,
     Departure,
+    Glance,
     Held,
     Inserted,
     JobFilter,
@@ -32,10 +35,12 @@ from holdfast.store.protocol import (
     Wake,
     WorkerRow,
 )
-from holdfast.store.sqlite import claim, finish, insert, look, migrate, reap, rows, steer, transaction
+from holdfast.store.sqlite import claim, finish, insert, lists, look, migrate, reap, rows, steer, transaction
 from holdfast.store.sqlite.connection import MEMORY, open_connection, require_folder, require_new_enough_sqlite
+from holdfast.store.sqlite.logs import LogVerbs
 from holdfast.store.sqlite.readers import Readers
 from holdfast.store.sqlite.session import STATEMENTS, Session, as_json, now_of
+from holdfast.store.sqlite.stats import StatsVerbs
 from holdfast.store.sqlite.tenants import TenantVerbs
 from holdfast.store.sqlite.writer import Writer
 
@@ -43,7 +48,7 @@ T = TypeVar("T")
 Operation = Callable[[Session], T]
 
 
-class SqliteStore(TenantVerbs):
+class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
     name = "sqlite"
 
     def __init__(self, path: str, *, clock: DatabaseClock | None = None) -> None:
@@ -54,6 +59,7 @@ class SqliteStore(TenantVerbs):
         self._checked = False
         self._was_idle = False
         self._wakes: list[Wake] = []
+        self._log_wakes: list[Wake] = []
         self._writer = Writer(path, self._open_writer, self._new_session, self._tell)
         self._readers = Readers(path, lambda: open_connection(path, read_only=True), self._new_session)
 
@@ -100,6 +106,7 @@ class SqliteStore(TenantVerbs):
 
     async def close(self) -> None:
         self._wakes.clear()
+        self._log_wakes.clear()
         await asyncio.to_thread(self._writer.close)
         await asyncio.to_thread(self._readers.close)
 
@@ -110,12 +117,22 @@ class SqliteStore(TenantVerbs):
     async def transaction(self) -> AsyncIterator[transaction.SqliteTransaction]:
         await self._check()
         if self._path == MEMORY:
-            opened = transaction.on_writers_connection(self._path, self._writer)
+            opened = transaction.on_writers_connection(self._path, self._writer, self._clock)
         else:
-            opened = transaction.on_own_connection(self._path)
+            opened = transaction.on_own_connection(self._path, self._clock)
         async with opened as ours:
             yield ours
         self._tell({""})
+
+    async def shared(self, statement: str, *args: Any) -> list[dict[str, Any]]:
+        def work(session: Session) -> list[dict[str, Any]]:
+            found = session.connection.execute(shared.SQLITE[statement], shared.sqlite_values(args, session.now)).fetchall()
+            return [shared.from_sqlite(row) for row in found]
+
+        return await (self._write(work) if statement in shared.WRITING else self._read(work))
+
+    def shared_statement(self, statement: str, *args: Any) -> CallerStatement:
+        return shared.caller_statement_for_sqlite(statement, args, now_of(self._clock))
 
     async def clock_offset(self) -> float:
         return 0.0
@@ -178,9 +195,6 @@ class SqliteStore(TenantVerbs):
         values = {"id": job_id, "run_id": run_id, "progress": progress, "stage": stage}
         return await self._write(lambda session: session.one("progress_set", **values) is not None)
 
-    async def log_append_if_leased(self, job_id: str, run_id: str, lines: Sequence[LogLine]) -> bool:
-        return await self._write(lambda session: finish.append_log(session, job_id, run_id, lines))
-
     async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool:
         values = {"id": job_id, "run_id": run_id, "name": name, "fingerprint": fingerprint, "result": result}
         return await self._write(lambda session: session.one("step_save", **values) is not None)
@@ -191,11 +205,17 @@ class SqliteStore(TenantVerbs):
 
     # -- people act ----------------------------------------------------------------------------------------------------
 
-    async def job_cancel(self, job_id: str, by: str | None) -> Job[Any]:
-        return await self._write(lambda session: steer.cancel(session, job_id, by))
+    async def job_cancel(self, job_id: str, by: str | None, *, tenant: str | None = None) -> Job[Any]:
+        return await self._write(lambda session: steer.cancel(session, job_id, by, tenant))
 
-    async def job_retry_if_ended(self, job_id: str, by: str | None) -> Job[Any]:
-        return await self._write(lambda session: steer.retry(session, job_id, by))
+    async def job_retry_if_ended(self, job_id: str, by: str | None, *, tenant: str | None = None) -> Job[Any]:
+        return await self._write(lambda session: steer.retry(session, job_id, by, tenant))
+
+    async def job_cancel_many(self, where: JobFilter, by: str | None, *, cursor: str | None, limit: int) -> Acted:
+        return await self._write(lambda session: lists.cancel_many(session, where, by, cursor, limit))
+
+    async def job_retry_many(self, where: JobFilter, by: str | None, *, cursor: str | None, limit: int) -> Acted:
+        return await self._write(lambda session: lists.retry_many(session, where, by, cursor, limit))
 
     # -- rescue and forget ---------------------------------------------------------------------------------------------
 
@@ -210,26 +230,23 @@ class SqliteStore(TenantVerbs):
 
     # -- look ----------------------------------------------------------------------------------------------------------
 
-    async def job_get(self, job_id: str) -> Job[Any]:
-        return await self._read(lambda session: look.job(session, job_id))
+    async def job_get(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
+        return await self._read(lambda session: look.job(session, job_id, tenant))
 
     async def job_list(self, where: JobFilter, *, cursor: str | None, limit: int) -> list[Job[Any]]:
-        return await self._read(lambda session: look.jobs(session, where, cursor, limit))
+        return await self._read(lambda session: lists.jobs(session, where, cursor, limit))
 
-    async def job_counts(self, cap: int = 10_000) -> dict[str, int]:
-        return await self._read(lambda session: look.counts(session, cap))
+    async def job_glances(self, where: JobFilter, *, limit: int) -> list[Glance]:
+        return await self._read(lambda session: lists.glances(session, where, limit))
+
+    async def job_count(self, where: JobFilter, cap: int) -> int:
+        return await self._read(lambda session: lists.count(session, where, cap))
 
     async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
         return await self._read(lambda session: look.unserved(session, older_than, limit))
 
-    async def run_list(self, job_id: str) -> list[Run]:
-        return await self._read(lambda session: look.runs(session, job_id))
-
-    async def event_list(self, job_id: str) -> list[Event]:
-        return await self._read(lambda session: look.events(session, job_id))
-
-    async def log_read(self, run_id: str, *, after: int, limit: int) -> list[LogLine]:
-        return await self._read(lambda session: look.log_lines(session, run_id, after, limit))
+    async def run_list(self, job_id: str, *, tenant: str | None = None) -> list[Run]:
+        return await self._read(lambda session: look.runs(session, job_id, tenant))
 
     # -- workers -------------------------------------------------------------------------------------------------------
 
@@ -247,13 +264,17 @@ class SqliteStore(TenantVerbs):
 
     # -- wake-ups ------------------------------------------------------------------------------------------------------
 
-    async def listen(self, wake: Wake) -> Callable[[], Awaitable[None]]:
+    async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
         self._wakes.append(wake)
+        if logs:
+            self._log_wakes.append(wake)
         self._writer.watch(True)
 
         async def stop() -> None:
             with suppress(ValueError):
                 self._wakes.remove(wake)
+            with suppress(ValueError):
+                self._log_wakes.remove(wake)
             self._writer.watch(bool(self._wakes))
 
         return stop
@@ -263,8 +284,8 @@ class SqliteStore(TenantVerbs):
         return bool(self._wakes)
 
     def _tell(self, wakes: set[str]) -> None:
-        for listener in tuple(self._wakes):
-            for wake in sorted(wakes):
+        for wake in sorted(wakes):
+            for listener in tuple(self._log_wakes if wake.startswith("log:") else self._wakes):
                 with suppress(Exception):  # a listener whose loop has ended must not stop the writer
                     listener(wake)
 

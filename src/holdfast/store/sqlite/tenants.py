@@ -70,11 +70,11 @@ class TenantVerbs:
             lambda session: [look.job(session, row["id"]) for row in session.all("tenant_running", tenant=tenant, limit=limit)]
         )
 
-    async def plan_set(self, plan: Plan) -> Plan:
+    async def plan_set(self, plan: Plan, *, by: str | None) -> Plan:
         def operation(session: Session) -> Plan:
             numbers = {"max_running": plan.max_running, "queue_depth": plan.queue_depth, "weight": plan.weight}
             session.run("plan_set", name=plan.name, **numbers)
-            session.wakes.add("")
+            _record(session, "plan.changed", by, None, {"plan": plan.name, **numbers})
             return plan
 
         return await self._write(operation)

@@ -10,9 +10,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
+from holdfast.clock import DatabaseClock
 from holdfast.errors import StorageUnavailable
+from holdfast.store import shared
 from holdfast.store.sqlite.connection import BUSY_SECONDS, errors_translated, open_connection
-from holdfast.store.sqlite.session import Session
+from holdfast.store.sqlite.session import Session, now_of
 from holdfast.store.sqlite.writer import Writer
 
 Work = Callable[[sqlite3.Connection], Any]
@@ -22,9 +24,10 @@ RunWork = Callable[[Work], Awaitable[Any]]
 class SqliteTransaction:
     store_kind = "sqlite"
 
-    def __init__(self, path: str, run_work: RunWork) -> None:
+    def __init__(self, path: str, run_work: RunWork, clock: DatabaseClock) -> None:
         self._path = path
         self._run_work = run_work
+        self._clock = clock
 
     async def execute(self, sql: str, *args: Any) -> None:
         await self.fetch(sql, *args)
@@ -35,9 +38,15 @@ class SqliteTransaction:
             found = await self._run_work(lambda connection: connection.execute(sql, values).fetchall())
         return [dict(row) for row in found]
 
+    async def shared(self, statement: str, *args: Any) -> list[dict[str, Any]]:
+        values = shared.sqlite_values(args, now_of(self._clock))
+        with errors_translated(self._path):
+            found = await self._run_work(lambda connection: connection.execute(shared.SQLITE[statement], values).fetchall())
+        return [shared.from_sqlite(row) for row in found]
+
 
 @asynccontextmanager
-async def on_own_connection(path: str) -> AsyncIterator[SqliteTransaction]:
+async def on_own_connection(path: str, clock: DatabaseClock) -> AsyncIterator[SqliteTransaction]:
     """The connection has a thread of its own: a caller that is cancelled must not close it under a running statement."""
     loop = asyncio.get_running_loop()
     thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast sqlite transaction")
@@ -57,7 +66,7 @@ async def on_own_connection(path: str) -> AsyncIterator[SqliteTransaction]:
     try:
         with errors_translated(path):
             await loop.run_in_executor(thread, begin)
-        yield SqliteTransaction(path, run_work)
+        yield SqliteTransaction(path, run_work, clock)
         with errors_translated(path):
             await run_work(lambda connection: connection.execute("COMMIT"))
     finally:
@@ -104,7 +113,7 @@ class _Requests:
 
 
 @asynccontextmanager
-async def on_writers_connection(path: str, writer: Writer) -> AsyncIterator[SqliteTransaction]:
+async def on_writers_connection(path: str, writer: Writer, clock: DatabaseClock) -> AsyncIterator[SqliteTransaction]:
     """For a database in memory, which has one connection only: the writer serves this transaction until its end."""
     requests = _Requests()
     serving = asyncio.ensure_future(writer.run(requests.serve))
@@ -117,7 +126,7 @@ async def on_writers_connection(path: str, writer: Writer) -> AsyncIterator[Sqli
         return await answer
 
     try:
-        yield SqliteTransaction(path, run_work)
+        yield SqliteTransaction(path, run_work, clock)
     except BaseException:
         requests.finish(commit=False)
         await asyncio.gather(serving, return_exceptions=True)

@@ -1,0 +1,28 @@
+"""`holdfast server`: the HTTP API."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from holdfast.cli.apps import app_for_database
+from holdfast.cli.call import Call, Command
+from holdfast.cli.output import say
+from holdfast.cli.process_log import log_to_stderr
+from holdfast.errors import ConfigError
+
+
+@click.command(cls=Command)
+@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0: all addresses of this machine.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=8080, show_default=True, help="0: any that is free.")
+@click.pass_obj
+def server(call: Call, host: str, port: int) -> None:
+    """Serve the HTTP API until stopped; recovers jobs of dead workers as well."""
+    try:
+        from holdfast.web.serving import serve
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"The server needs {error.name}, which is not installed: pip install 'holdfast[web]'.") from error
+    hf = app_for_database(call)
+    log_to_stderr(hf.settings.log_format)
+    asyncio.run(serve(hf, host, port, say))

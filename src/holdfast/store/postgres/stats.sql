@@ -1,0 +1,29 @@
+-- name: job_counts
+SELECT state, n FROM holdfast.job_counts_v1($1, $2)
+
+-- name: queue_stats
+SELECT kind, queue, n, stuck, slow, oldest FROM holdfast.queue_stats_v1($1, $2, $3, $4)
+
+-- name: tally_add
+-- What is older than any question is taken away by the way. Totals stand at minute 0.
+WITH now AS (
+    SELECT CAST(floor(extract(epoch FROM coalesce($2, clock_timestamp())) / 60) AS integer) AS minute
+), old AS (
+    DELETE FROM holdfast.tallies WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM holdfast.tallies WHERE minute > 0 AND minute < (SELECT minute FROM now) - 60 LIMIT 1000 FOR UPDATE SKIP LOCKED))
+)
+INSERT INTO holdfast.tallies AS t (minute, queue, name, label, n)
+SELECT m.minute, a.queue, a.name, a.label, a.n
+  FROM jsonb_to_recordset(CAST($1 AS jsonb)) AS a (queue text, name text, label text, n double precision)
+ CROSS JOIN (SELECT 0 AS minute UNION ALL SELECT minute FROM now) AS m
+ ORDER BY m.minute, a.queue, a.name, a.label
+ON CONFLICT (minute, queue, name, label) DO UPDATE SET n = t.n + excluded.n
+
+-- name: tally_totals
+SELECT name, queue, label, n FROM holdfast.tallies WHERE minute = 0 ORDER BY queue, name, label LIMIT 20000
+
+-- name: tally_recent
+WITH now AS (SELECT extract(epoch FROM coalesce($2, clock_timestamp())) AS seconds)
+SELECT t.name, t.queue, t.label, sum(t.n), CAST($1 * 60 + mod((SELECT seconds FROM now), 60) AS double precision) AS covered
+  FROM holdfast.tallies t WHERE t.minute > 0 AND t.minute >= floor((SELECT seconds FROM now) / 60) - $1
+ GROUP BY t.name, t.queue, t.label

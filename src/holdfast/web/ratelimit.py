@@ -1,0 +1,87 @@
+"""Rate limits over HTTP: 429 with Retry-After and X-RateLimit-*, as a dependency; and the limits of the API itself.
+
+Those who are known are counted in the database, for all servers together. Strangers are counted by their address, by each
+process for itself: that is meant to keep a flood off the database, not to be exact.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+
+from fastapi import Request, Response
+from starlette.exceptions import HTTPException
+
+from holdfast.app import Holdfast
+from holdfast.errors import RateLimited
+from holdfast.limits.rate import Subjects, Taken
+
+ADDRESSES_KNOWN_MAX = 10_000
+API_LIMIT = "api"
+
+WhoTakes = Callable[[Request], Subjects | Awaitable[Subjects]]
+"""`{"user": …, "key": …, "tenant": …}` of a request, as far as the limit counts them."""
+
+
+class TooManyRequests(RateLimited, HTTPException):
+    """So that it is a 429 in any application, and a problem in Holdfast's own."""
+
+    def __init__(self, refused: RateLimited) -> None:
+        Exception.__init__(self, str(refused))  # the two bases would call each other with what the other one does not take
+        self.status_code, self.detail = 429, str(refused)
+        self.retry_after, self.headers = refused.retry_after, refused.headers
+
+    __str__ = Exception.__str__
+
+
+def rate_limit(hf: Holdfast, name: str, who: WhoTakes) -> Callable[[Request, Response], Awaitable[Taken]]:
+    """A dependency of FastAPI that takes one from a named limit; answers carry X-RateLimit-* headers."""
+    hf.rate.named(name)
+
+    async def take(request: Request, response: Response) -> Taken:
+        takes = who(request)
+        subjects = await takes if inspect.isawaitable(takes) else takes
+        taken = await hf.rate.take(name, **subjects)
+        response.headers.update(taken.headers)
+        if not taken.allowed:
+            try:
+                taken.require()
+            except RateLimited as refused:
+                raise TooManyRequests(refused) from None
+        return taken
+
+    return take
+
+
+async def limit_caller(hf: Holdfast, actor: str) -> Taken | None:
+    """For every request to Holdfast's own API, once the caller is known. Raises RateLimited; None where `api_rate` is 0."""
+    return (await hf.rate.take(API_LIMIT, user=actor)).require() if hf.settings.api_rate else None
+
+
+class TokenBuckets:
+    """In this process only. Who was not seen for longest is forgotten when there are too many."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = float(per_minute)
+        self._per_second = per_minute / 60
+        self._clock = clock
+        self._known: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait(self, name: str) -> float:
+        """Seconds until one could be taken; takes none."""
+        now = self._clock()
+        left, seen = self._known.get(name, (self._most, now))
+        return max(0.0, (1 - left) / self._per_second - (now - seen))
+
+    def take(self, name: str) -> float:
+        """Seconds to wait; 0 if it was granted."""
+        now = self._clock()
+        left, seen = self._known.pop(name, (self._most, now))
+        left = min(self._most, left + (now - seen) * self._per_second)
+        granted = left >= 1
+        self._known[name] = (left - granted, now)
+        if len(self._known) > ADDRESSES_KNOWN_MAX:
+            self._known.popitem(last=False)
+        return 0.0 if granted else (1 - left) / self._per_second
