@@ -5,7 +5,7 @@ PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast conformance cases bench bench-peers chaos fuzz-api lint types fmt ci clean
+.PHONY: help setup demo demo-full test test-fast conformance cases bench bench-peers chaos fuzz-api lint types fmt ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -20,6 +20,12 @@ $(READY): pyproject.toml
 
 demo: setup ## see it work
 	@$(PY) examples/demo.py
+	@$(PY) examples/extraction.py
+
+demo-full: setup ## the same extraction with cdxgen (needs npm) and Semgrep, which it installs into .venv
+	@$(PY) -m pip install --quiet --disable-pip-version-check semgrep
+	@npm install --silent --no-fund --no-audit --prefix .venv/tools @cyclonedx/cdxgen
+	@PATH="$(CURDIR)/.venv/bin:$(CURDIR)/.venv/tools/node_modules/.bin:$$PATH" $(PY) examples/extraction.py
 
 test: lint types ## everything: lint, types, all tests on both databases, the list of cases
 	@$(PY) -m pytest --quiet

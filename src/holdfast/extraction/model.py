@@ -104,3 +104,12 @@ class Secret(msgspec.Struct, frozen=True, kw_only=True):
     """None: nobody tried it."""
     commit: str | None = None
     """None: in the files as they are checked out."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that an extraction leaves behind."""
+
+    name: str
+    location: str
+    media_type: str
+    bytes: int

@@ -365,6 +365,9 @@ not block. A hint: it may come late or not at all."""
 class Transaction(Protocol):
     """What `hf.transaction()` yields: plain SQL with `$1`, `$2`, … on either database."""
 
+    store_kind: str
+    """`sqlite` or `postgres`."""
+
     async def execute(self, sql: str, *args: Any) -> None: ...
     async def fetch(self, sql: str, *args: Any) -> list[dict[str, Any]]: ...
     async def shared(self, statement: str, *args: Any) -> list[dict[str, Any]]:

@@ -1,0 +1,123 @@
+"""Which repository a project is connected to, and how its newest extraction is doing."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast import Holdfast, Job, State
+from holdfast.errors import InvalidOption, JobNotFound, NotFound
+from holdfast.extraction.context import Project
+from holdfast.extraction.errors import NoRepository
+from holdfast.extraction.sql import Statements
+
+RepositoryStatus = Literal["idle", "queued", "extracting", "ready", "error", "cancelled"]
+TEXTS = ("source", "branch", "path", "name", "provider")
+TEXT_CHARS_MAX = 2000
+ACTIVE = ("queued", "extracting")
+STATUS_OF: Mapping[State, RepositoryStatus] = {
+    State.QUEUED: "queued",
+    State.RUNNING: "extracting",
+    State.COMPLETED: "ready",
+    State.FAILED: "error",
+    State.CANCELLED: "cancelled",
+}
+
+
+class Repository(msgspec.Struct, kw_only=True, frozen=True):
+    id: str
+    tenant: str
+    project: str
+    provider: str
+    source: str
+    full_name: str
+    branch: str | None
+    path: str
+    integration_id: str | None
+    status: RepositoryStatus
+    job_id: str | None
+    run_id: str | None
+    created_at: datetime
+    updated_at: datetime
+
+    def as_project(self) -> Project:
+        """As the steps of the pipeline see it."""
+        return Project(
+            id=self.id, source=self.source, branch=self.branch, path=self.path, name=self.full_name, provider=self.provider
+        )
+
+
+async def connect(ask: Statements, tenant: str, project: str, given: Project, integration_id: str | None) -> Repository:
+    """A project's one repository: made, or changed."""
+    _check(tenant, project, given)
+    if integration_id is not None and not await ask("integration_exists", tenant, integration_id, given.provider):
+        raise NotFound(f"{tenant} has no {given.provider} integration {integration_id}; connect it first.")
+    made = await ask(
+        "repository_connect",
+        uuid.uuid4().hex,
+        tenant,
+        project,
+        given.shown_provider,
+        given.source,
+        given.shown_name,
+        given.branch,
+        given.path,
+        integration_id,
+    )
+    return Repository(**made[0])
+
+
+def _check(tenant: str, project: str, given: Project) -> None:
+    texts = {"tenant": tenant, "project": project, **{name: getattr(given, name) or "" for name in TEXTS}}
+    for name, text in texts.items():
+        if len(text) > TEXT_CHARS_MAX or not text.isprintable():
+            raise InvalidOption(f"{name} must be at most {TEXT_CHARS_MAX} characters that can be printed.")
+    if not (tenant and project and given.source):
+        raise InvalidOption("tenant, project and source must not be empty.")
+    if given.is_address and "@" in given.source.partition("://")[2].partition("/")[0]:
+        raise InvalidOption("The address of a repository must not hold a user name or token; connect an integration instead.")
+    if ".." in PurePosixPath(given.path).parts:
+        raise InvalidOption("The package path must lie in the repository.")
+
+
+async def locked(ask: Statements, tenant: str, project: str) -> Repository:
+    return _one(await ask("repository_lock", tenant, project), tenant, project)
+
+
+async def get(ask: Statements, tenant: str, project: str) -> Repository:
+    return _one(await ask("repository_get", tenant, project), tenant, project)
+
+
+async def looked_at(ask: Statements, tenant: str, project: str) -> Repository:
+    """Until the end of the transaction nobody changes the project's results."""
+    return _one(await ask("repository_look", tenant, project), tenant, project)
+
+
+def _one(found: list[dict[str, Any]], tenant: str, project: str) -> Repository:
+    if not found:
+        raise NoRepository(f"{tenant} has no project {project!r} with a repository; connect one first.")
+    return Repository(**found[0])
+
+
+async def up_to_date(hf: Holdfast, repository: Repository) -> Repository:
+    """The status follows the job: also one that was cancelled while it waited, given up by the reaper, or retried."""
+    if repository.job_id is None:
+        return repository
+    status = await _status_of_job(hf, repository, repository.job_id)
+    if status != repository.status:
+        async with hf.transaction() as tx:
+            await Statements(hf, tx)("repository_settle", repository.id, repository.job_id, status)
+    return msgspec.structs.replace(repository, status=status)
+
+
+async def _status_of_job(hf: Holdfast, repository: Repository, job_id: str) -> RepositoryStatus:
+    try:
+        job: Job[Any] = await hf.get(job_id)
+    except JobNotFound:  # forgotten after its retention
+        return "error" if repository.status in ACTIVE else repository.status
+    return STATUS_OF[job.state]

@@ -1,0 +1,1 @@
+"""Rules for Semgrep that come with Holdfast; mount your own for more."""
