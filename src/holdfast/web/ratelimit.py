@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from fastapi import Request, Response
 from starlette.exceptions import HTTPException
 
@@ -19,6 +20,7 @@ from holdfast.errors import RateLimited
 from holdfast.limits.rate import Subjects, Taken
 
 ADDRESSES_KNOWN_MAX = 10_000
+CALLERS_KNOWN_MAX = 10_000
 API_LIMIT = "api"
 
 WhoTakes = Callable[[Request], Subjects | Awaitable[Subjects]]
@@ -55,9 +57,31 @@ def rate_limit(hf: Holdfast, name: str, who: WhoTakes) -> Callable[[Request, Res
     return take
 
 
-async def limit_caller(hf: Holdfast, actor: str) -> Taken | None:
-    """For every request to Holdfast's own API, once the caller is known. Raises RateLimited; None where `api_rate` is 0."""
-    return (await hf.rate.take(API_LIMIT, user=actor)).require() if hf.settings.api_rate else None
+class CallerRate:
+    """For every request to Holdfast's own API, once the caller is known.
+
+    The database counts blocks of requests and not each of them, or a request that writes one row would write two: a caller
+    of several servers may get a block from each of them before the first is used up."""
+
+    def __init__(self, hf: Holdfast) -> None:
+        self._hf = hf
+        self._known: OrderedDict[str, tuple[int, Taken]] = OrderedDict()
+        """By caller: how many are left of the blocks that this process has taken for him, and how the last one was taken."""
+
+    async def take(self, actor: str) -> Taken | None:
+        """Raises RateLimited; None where `api_rate` is 0."""
+        rate, block = self._hf.settings.api_rate, self._hf.rate.api_block
+        if not rate:
+            return None
+        left, taken = self._known.get(actor, (0, None))
+        if taken is None or not left:
+            taken = (await self._hf.rate.take(API_LIMIT, user=actor)).require()
+            # Another request may have taken a block meanwhile: then there are two.
+            left = self._known.get(actor, (0, None))[0] + block
+        self._known[actor] = (left - 1, taken)
+        if len(self._known) > CALLERS_KNOWN_MAX:
+            self._known.popitem(last=False)
+        return msgspec.structs.replace(taken, limit=rate, remaining=taken.remaining * block + left - 1)
 
 
 class TokenBuckets:
