@@ -6,6 +6,7 @@ process for itself: that is meant to keep a flood off the database, not to be ex
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import time
 from collections import OrderedDict
@@ -57,6 +58,9 @@ def rate_limit(hf: Holdfast, name: str, who: WhoTakes) -> Callable[[Request, Res
     return take
 
 
+_NOTHING = (0, None)
+
+
 class CallerRate:
     """For every request to Holdfast's own API, once the caller is known.
 
@@ -66,21 +70,27 @@ class CallerRate:
     def __init__(self, hf: Holdfast) -> None:
         self._hf = hf
         self._known: OrderedDict[str, tuple[int, Taken]] = OrderedDict()
-        """By caller: how many are left of the blocks that this process has taken for him, and how the last one was taken."""
+        """By caller: how many are left of the block that this process has taken for him, and how it was taken."""
+        self._taking = asyncio.Lock()
 
     async def take(self, actor: str) -> Taken | None:
         """Raises RateLimited; None where `api_rate` is 0."""
-        rate, block = self._hf.settings.api_rate, self._hf.rate.api_block
-        if not rate:
+        block = self._hf.rate.api_block
+        if not self._hf.settings.api_rate:
             return None
-        left, taken = self._known.get(actor, (0, None))
-        if taken is None or not left:
-            taken = (await self._hf.rate.take(API_LIMIT, user=actor)).require()
-            # Another request may have taken a block meanwhile: then there are two.
-            left = self._known.get(actor, (0, None))[0] + block
+        if not self._known.get(actor, _NOTHING)[0]:
+            async with self._taking:  # one at a time: a crowd of requests would take a block each
+                if not self._known.get(actor, _NOTHING)[0]:
+                    self._known[actor] = (block, (await self._hf.rate.take(API_LIMIT, user=actor)).require())
+                    if len(self._known) > CALLERS_KNOWN_MAX:
+                        self._known.popitem(last=False)
+                return self._one_of(actor)
+        return self._one_of(actor)
+
+    def _one_of(self, actor: str) -> Taken:
+        left, taken = self._known[actor]
         self._known[actor] = (left - 1, taken)
-        if len(self._known) > CALLERS_KNOWN_MAX:
-            self._known.popitem(last=False)
+        rate, block = self._hf.settings.api_rate, self._hf.rate.api_block
         return msgspec.structs.replace(taken, limit=rate, remaining=taken.remaining * block + left - 1)
 
 
