@@ -66,6 +66,15 @@ def test_a_long_line_is_cut_and_says_by_how_much() -> None:
     assert wide.message == "é" * 200 + " … (9600 bytes cut)"
 
 
+@pytest.mark.case("D37")
+def test_a_huge_line_that_shrinks_when_it_is_redacted_ends_with_no_half_secret() -> None:
+    """It was cut before it was redacted, so its end may be in the middle of one."""
+    keys = f"-----BEGIN PRIVATE KEY-----{'A' * 600}-----END PRIVATE KEY----- "
+    url = "https://app:correct-horse-battery-staple@example.org/"
+    message = cleaned([line(keys.ljust(770, "x") + url + "y" * 1000)], LIMITS)[0].message
+    assert message.startswith("[REDACTED]") and "correct" not in message
+
+
 def test_metadata_that_is_too_large_says_so() -> None:
     """It is left out as a whole: half a document is no document."""
     (one,) = cleaned([line("m", metadata={"large": "y" * 1000})], LIMITS)

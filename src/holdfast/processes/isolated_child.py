@@ -77,6 +77,9 @@ class ParentLink:
     def printed(self, stream: str, text: str) -> bool:
         return False  # the worker reads the real output
 
+    def hold_log(self) -> None:
+        self.send({"hold_log": True})
+
     async def log_has_room(self) -> None:
         """The worker reads no further while there is none."""
 

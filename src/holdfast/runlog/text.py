@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+import traceback
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,6 +16,8 @@ from holdfast.redact import has_users_patterns, looks_secret, redact, redact_val
 from holdfast.settings import Settings
 
 NAME_CHARS_MAX = 200
+TRACEBACK_CHARS_MAX = 20_000
+_TRACEBACK_CHARS_LOOKED_AT = 1_000_000
 TOGETHER = 64
 """Lines that are looked through in one go: where none of them holds a secret, which is nearly always, this is all it costs."""
 
@@ -118,6 +122,15 @@ def shown(value: object) -> str:
         return f"({type(value).__name__} that cannot be shown)"
 
 
+def traceback_text(error: BaseException, frames: TracebackType | None) -> str:
+    """Its end, cut only after it was redacted: of a secret that was cut, the rest could not be told any more."""
+    try:
+        text = "".join(traceback.format_exception(type(error), error, frames))
+    except BaseException:  # an exception that cannot be shown
+        return type(error).__name__
+    return redact(text[-_TRACEBACK_CHARS_LOOKED_AT:])[-TRACEBACK_CHARS_MAX:]
+
+
 def storable(text: str) -> str:
     """Without what PostgreSQL refuses (NUL) and what is no Unicode (lone surrogates)."""
     return text.encode("utf-8", "replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")
@@ -201,6 +214,8 @@ def _clipped(text: str, cut: int, bytes_max: int) -> str:
     data = storable(redact(text)).encode()
     if not cut and len(data) <= bytes_max:
         return data.decode()
+    if cut:  # where much was redacted, the end is near: it may be the first half of a secret
+        data = data[: -(bytes_max // 4)]
     cut += utf8_size(storable(text)) - bytes_max
     return data[:bytes_max].decode("utf-8", "ignore") + f" … ({max(1, cut)} bytes cut)"
 

@@ -450,8 +450,9 @@ class Store(Protocol):
     async def progress_set_if_leased(self, job_id: str, run_id: str, progress: float | None, stage: str | None) -> bool: ...
 
     async def log_append_if_leased(self, batches: Sequence[LogBatch]) -> set[str]:
-        """The run ids whose lines were taken; the others have lost their lease. Lines come with their numbers; a number that is
-        there already is left alone (a repeated flush is harmless). Their times are moved to the database's clock."""
+        """The run ids whose lines were taken: of those that hold their lease, or have completed their job. Lines come with
+        their numbers; a number that is there already is left alone (a repeated flush is harmless). Their times are moved to
+        the database's clock."""
 
     async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool: ...
 

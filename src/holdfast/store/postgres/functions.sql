@@ -578,6 +578,7 @@ END $$;
 -- [no, level, message, step, duration_ms, metadata, age]: their age in seconds, because a worker's clock may be off.
 -- FOR SHARE: a reaper that takes a job away waits for its lines, or makes us find nothing; it then numbers its own after them.
 -- The rows are locked in the order of their ids, like heartbeats and completions.
+-- A job that this very run completed, in the caller's own transaction, still takes the lines that were on their way.
 CREATE OR REPLACE FUNCTION holdfast.log_append_v1(p_ids uuid[], p_run_ids uuid[], p_lines text[], p_now timestamptz) RETURNS uuid[]
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -588,7 +589,7 @@ BEGIN
     FOR v_run IN
         SELECT j.id, j.run_id, j.tenant, j.project, said.lines
           FROM unnest(p_ids, p_run_ids, p_lines) AS said (id, run_id, lines)
-          JOIN holdfast.jobs j ON j.id = said.id AND j.run_id = said.run_id AND j.state = 'running'
+          JOIN holdfast.jobs j ON j.id = said.id AND j.run_id = said.run_id AND j.state IN ('running', 'completed')
          ORDER BY j.id FOR SHARE OF j
     LOOP
         v_taken := v_taken || v_run.run_id;
