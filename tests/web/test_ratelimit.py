@@ -12,7 +12,7 @@ from holdfast import Holdfast
 from holdfast.clock import ManualClock
 from holdfast.errors import RateLimited
 from holdfast.web.problems import handle_errors
-from holdfast.web.ratelimit import TokenBuckets, limit_caller, rate_limit
+from holdfast.web.ratelimit import TokenBuckets, limit_caller, network_of, rate_limit
 
 
 @pytest.mark.case("P9", "requests-3")
@@ -59,6 +59,14 @@ async def test_callers_of_the_api_have_a_limit_of_their_own(database_url: str, c
     finally:
         await hf.aclose()
     assert await limit_caller(Holdfast("sqlite:///:memory:", api_rate=0), "key:ab12") is None
+
+
+def test_addresses_of_one_network_count_as_one() -> None:
+    """With IPv6 anybody has more addresses than could be counted; with IPv4 each one counts."""
+    alike = ["2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:0:abcd::"]
+    assert len({network_of(address) for address in alike}) == 1
+    apart = ["2001:db8:0:1::1", "192.0.2.1", "192.0.2.2", "::ffff:192.0.2.1", "testclient", ""]
+    assert len({network_of(address) for address in [*alike, *apart]}) == 1 + len(apart)
 
 
 def test_an_address_gets_its_tokens_back_in_time() -> None:

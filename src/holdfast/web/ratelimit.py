@@ -7,6 +7,7 @@ process for itself: that is meant to keep a flood off the database, not to be ex
 from __future__ import annotations
 
 import inspect
+import ipaddress
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -58,6 +59,17 @@ def rate_limit(hf: Holdfast, name: str, who: WhoTakes) -> Callable[[Request, Res
 async def limit_caller(hf: Holdfast, actor: str) -> Taken | None:
     """For every request to Holdfast's own API, once the caller is known. Raises RateLimited; None where `api_rate` is 0."""
     return (await hf.rate.take(API_LIMIT, user=actor)).require() if hf.settings.api_rate else None
+
+
+def network_of(address: str) -> str:
+    """An IPv6 address by its network: whoever has one has 2^64 of them."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
+        return str(ipaddress.IPv6Network((found.packed[:8] + bytes(8), 64)))
+    return address
 
 
 class TokenBuckets:
