@@ -13,7 +13,7 @@ from holdfast import Holdfast
 from holdfast.clock import ManualClock
 from holdfast.errors import RateLimited
 from holdfast.web.problems import handle_errors
-from holdfast.web.ratelimit import CallerRate, TokenBuckets, rate_limit
+from holdfast.web.ratelimit import CallerRate, TokenBuckets, network_of, rate_limit
 
 
 @pytest.mark.case("P9", "requests-3")
@@ -79,6 +79,14 @@ async def test_the_database_counts_requests_to_the_api_in_blocks(database_url: s
             await callers.take("key:ab12")
     finally:
         await hf.aclose()
+
+
+def test_addresses_of_one_network_count_as_one() -> None:
+    """With IPv6 anybody has more addresses than could be counted; with IPv4 each one counts."""
+    alike = ["2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:0:abcd::"]
+    assert len({network_of(address) for address in alike}) == 1
+    apart = ["2001:db8:0:1::1", "192.0.2.1", "192.0.2.2", "::ffff:192.0.2.1", "testclient", ""]
+    assert len({network_of(address) for address in [*alike, *apart]}) == 1 + len(apart)
 
 
 def test_an_address_gets_its_tokens_back_in_time() -> None:

@@ -59,6 +59,16 @@ async def test_the_right_key_opens_and_no_other_does(guarded: Holdfast, path: st
 
 
 @pytest.mark.case("P1")
+async def test_who_guesses_keys_is_not_listened_to_for_a_while(database_url: str) -> None:
+    """The right key does not help him then either, so that he cannot tell."""
+    hf = Holdfast(database_url, internal_api_key=KEY, api_rate=2)
+    async with client_of(hf) as client:
+        keys = ("wrong", "wrong", KEY)
+        answers = [await client.post(PATHS[0], headers={"X-Internal-Api-Key": key}) for key in keys]
+    await hf.aclose()
+    assert [answer.status_code for answer in answers] == [401, 401, 429]
+
+
 async def test_without_any_key_set_nobody_may_call(hf: Holdfast) -> None:
     """An empty header is not the missing setting."""
     async with client_of(hf) as client:

@@ -504,7 +504,7 @@ class Store(Protocol):
     async def queue_stats(
         self, *, tenant: str | None = None, deadline_grace: float = 0.0, cap: int = 10_000
     ) -> list[QueueLoad]:
-        """Every queue that has something in it, by name. Costs no more with a million jobs than with `cap`."""
+        """Every queue that has something in it, by name. Looks at no more than `cap` jobs of each queue, and of each kind."""
 
     async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
         """(queue, task, how many) waiting longer than this and known to no live worker."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import ipaddress
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -92,6 +93,17 @@ class CallerRate:
         self._known[actor] = (left - 1, taken)
         rate, block = self._hf.settings.api_rate, self._hf.rate.api_block
         return msgspec.structs.replace(taken, limit=rate, remaining=taken.remaining * block + left - 1)
+
+
+def network_of(address: str) -> str:
+    """An IPv6 address by its network: whoever has one has 2^64 of them."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
+        return str(ipaddress.IPv6Network((found.packed[:8] + bytes(8), 64)))
+    return address
 
 
 class TokenBuckets:

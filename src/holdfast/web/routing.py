@@ -22,7 +22,7 @@ from holdfast.web.access import Caller, Role
 from holdfast.web.auth import Authenticator
 from holdfast.web.idempotent import HEADER, METHODS, once
 from holdfast.web.problems import GUARDED_ROUTE
-from holdfast.web.ratelimit import CallerRate, TokenBuckets
+from holdfast.web.ratelimit import CallerRate, TokenBuckets, network_of
 
 
 @dataclasses.dataclass
@@ -85,7 +85,7 @@ async def _known(web: Web, request: Request) -> Caller:
 
 async def with_patience(web: Web, request: Request, ask: Callable[[], Awaitable[T]]) -> T:
     """Whoever fails to say who he is too often is not listened to for a while."""
-    address = request.client.host if request.client else ""
+    address = network_of(request.client.host) if request.client else ""
     wait = web.strangers.wait(address) if web.strangers else 0.0
     if wait:
         raise RateLimited(f"Too many failed attempts to log in from this address; try again in {wait:.0f} s.", wait)

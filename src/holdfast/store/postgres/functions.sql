@@ -759,12 +759,12 @@ BEGIN
         IF p_tenant IS NULL THEN
             RETURN QUERY SELECT 'waiting', v_queue, count(*), 0::bigint, 0::bigint, extract(epoch FROM v_now - min(w.run_at))::double precision
               FROM (SELECT j.run_at FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue = v_queue
-                     ORDER BY j.queue, coalesce(j.tenant, ''), j.priority DESC, j.run_at LIMIT p_cap) AS w;
+                     LIMIT p_cap) AS w;
         ELSE
             RETURN QUERY SELECT 'waiting', v_queue, count(*), 0::bigint, 0::bigint, extract(epoch FROM v_now - min(w.run_at))::double precision
               FROM (SELECT j.run_at FROM holdfast.jobs j
                      WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue = v_queue AND coalesce(j.tenant, '') = p_tenant
-                     ORDER BY j.priority DESC, j.run_at LIMIT p_cap) AS w;
+                     ORDER BY j.queue, coalesce(j.tenant, ''), (~j.priority), j.run_at, j.seq LIMIT p_cap) AS w;
         END IF;
         SELECT min(j.queue) INTO v_queue FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue > v_queue;
     END LOOP;
