@@ -92,11 +92,11 @@ def test_a_line_from_an_isolated_process_is_cleaned_as_any_other(call: Any) -> N
     import msgspec
 
     spoken = line(*call)
-    sent = Said(*msgspec.json.decode(msgspec.json.encode(sendable(spoken))))
+    sent = Said(*msgspec.json.decode(msgspec.json.encode(sendable(spoken, LIMITS))))
     assert cleaned([sent], LIMITS)[0] == cleaned([spoken], LIMITS)[0]
 
 
 def test_what_was_cut_is_counted_as_it_would_have_been_stored() -> None:
     """The same number whether the line was said in the worker or came from an isolated process."""
     spoken = line("\x00" + "x" * 500)
-    assert cleaned([sendable(spoken)], LIMITS)[0].message == cleaned([spoken], LIMITS)[0].message
+    assert cleaned([sendable(spoken, LIMITS)], LIMITS)[0].message == cleaned([spoken], LIMITS)[0].message

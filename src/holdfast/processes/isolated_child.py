@@ -66,10 +66,10 @@ class ParentLink:
         duration_ms: float | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        self.send({"log": sendable(said(level, message, step, duration_ms, metadata, self.limits))})
+        self.send({"log": sendable(said(level, message, step, duration_ms, metadata, self.limits), self.limits)})
 
     def note(self, level: str, message: str, metadata: dict[str, Any] | None = None) -> None:
-        self.send({"note": sendable(said(level, message, None, None, metadata, self.limits))})
+        self.send({"note": sendable(said(level, message, None, None, metadata, self.limits), self.limits)})
 
     def progress(self, fraction: float | None, stage: str | None) -> None:
         self.send({"progress": [fraction, None if stage is None else storable(stage)]})

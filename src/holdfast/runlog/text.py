@@ -24,7 +24,6 @@ TOGETHER = 64
 _APART = "\n" * 8
 """No rule of ours reaches over so many line ends: what is clean together is clean alone."""
 _WHOLE_MAX = 2**53
-_SENT_MAX = 1_000_000
 _UNCHANGING = frozenset({str, int, float, bool, type(None)})
 
 
@@ -103,14 +102,14 @@ def weight(line: Said) -> int:
     return 250 + len(line[1]) + (0 if metadata is None else len(metadata) if metadata.__class__ is str else 300)
 
 
-def sendable(line: Said) -> Said:
+def sendable(line: Said, limits: Limits) -> Said:
     """As JSON can carry it."""
     metadata = line.metadata
     return line._replace(
         message=storable(line.message),
         step=None if line.step is None else storable(line.step),
         duration_ms=_duration(line.duration_ms),
-        metadata=_copied(metadata, _SENT_MAX) if isinstance(metadata, dict) else metadata,
+        metadata=_copied(metadata, limits.metadata_bytes) if isinstance(metadata, dict) else metadata,
     )
 
 
