@@ -48,6 +48,9 @@ class Link(Protocol):
     def printed(self, stream: str, text: str) -> bool:
         """Whether this run's log takes what the task prints."""
 
+    def hold_log(self) -> None:
+        """From here to the end of the run its lines only wait: the caller's transaction has locked the job's row."""
+
     async def log_has_room(self) -> None:
         """Wait a while if lines come faster than they are written."""
 
@@ -200,6 +203,7 @@ class CurrentRun:
             raise InvalidOption(f"tx is a connection to {caller.kind}, but the jobs are stored in {self._platform.store.name}.")
         data = None if result is None else _stored_json_of(self, result, "complete: the result").decode()
         ordered = self._claimed.order_key is not None
+        self._link.hold_log()
         return caller, self._platform.store.complete_statement(Completion(self.job_id, self.run_id, data, ordered))
 
     def _completed(self, rows: Any) -> None:

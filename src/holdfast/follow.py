@@ -20,6 +20,8 @@ from holdfast.store.protocol import LogFilter, Store
 
 SWEEP_SECONDS = 1.0
 """How often the table is asked about every followed run: new lines that nobody told of, and whether it has ended."""
+LAST_WORDS_SECONDS = 0.2
+"""A run that completes its job in its own transaction may still have lines on their way to the table."""
 PAUSE_SECONDS = 0.02
 """Between two reads: what is written meanwhile comes together."""
 PAGE_LINES = 500
@@ -42,6 +44,8 @@ class Watch:
         """The number of the newest line read; None before the first read."""
         self.floor = 0
         """Every line between this number and `last` is in memory."""
+        self.ending = False
+        """Its job has ended or goes on with another run."""
         self.closed = False
         """No more lines will be written."""
         self.complete = False
@@ -229,7 +233,9 @@ class Hub:
         if asked:
             still_open = await self._store.run_open([(watch.job_id, watch.run_id) for watch in asked])
             for watch in asked:
-                watch.closed = watch.run_id not in still_open
+                if watch.run_id not in still_open:
+                    watch.ending, watch.closed = True, watch.ending
+                    self._sweep_at = min(self._sweep_at, self._loop.time() + LAST_WORDS_SECONDS)
 
     async def _read(self, watches: Sequence[Watch]) -> None:
         going_on = [watch for watch in watches if watch.last is not None]

@@ -7,7 +7,6 @@ import contextvars
 import os
 import threading
 import time
-import traceback
 import types
 from collections.abc import Callable, Coroutine, Generator
 from enum import StrEnum
@@ -16,18 +15,17 @@ from typing import Any, Protocol
 from holdfast import codec, tracing
 from holdfast.context import CurrentRun, Platform, current_run
 from holdfast.errors import Abort, HoldfastError, InvalidArguments, JobCancelled, RetryLater, Snooze, StorageUnavailable
-from holdfast.finish import ArgumentsUnfit, DeadlineExceeded, ResultUnusable, departure_of, one_line, release_of
-from holdfast.redact import redact, redact_json
+from holdfast.finish import ArgumentsUnfit, DeadlineExceeded, ResultUnusable, departure_of, release_of
+from holdfast.redact import redact_json
 from holdfast.runlog import capture
 from holdfast.runlog.desk import RunBuffer
 from holdfast.runlog.logs import RunLogs
 from holdfast.runlog.output import LineSplitter
-from holdfast.runlog.text import Said
+from holdfast.runlog.text import Said, traceback_text
 from holdfast.settings import Settings
 from holdfast.store.protocol import Claimed, Completion, Departure, Leaving
 from holdfast.task import Task
 
-TRACEBACK_CHARS_MAX = 20_000
 _opening = threading.Lock()
 STORAGE_AWAY_SECONDS = 5.0
 COUNTED_AS = {
@@ -138,15 +136,18 @@ class Attempt:
     def capture_level(self) -> int:
         return capture.level_of(self.task.spec.capture)
 
+    def hold_log(self) -> None:
+        (self.buffer or self._open_log(speaks=False)).held = True
+
     async def log_has_room(self) -> None:
         if self.buffer is not None:
             await self.host.run_logs.room(self.buffer)
 
-    def _open_log(self) -> RunBuffer:
+    def _open_log(self, *, speaks: bool = True) -> RunBuffer:
         with _opening:  # the first lines may come from several threads
             if self.buffer is None:
                 self.buffer = self.host.run_logs.open(self.claimed.id, self.claimed.run_id)
-                self.first_line = time.monotonic()
+                self.first_line = time.monotonic() if speaks else None
             return self.buffer
 
     def end_prints(self) -> None:
@@ -352,11 +353,7 @@ def traceback_of(error: BaseException) -> str:
     frames = error.__traceback__
     while frames is not None and frames.tb_next is not None and _is_around_the_task(frames.tb_frame):
         frames = frames.tb_next
-    try:
-        text = "".join(traceback.format_exception(type(error), error, frames))
-    except BaseException:  # a message that raises when it is asked for
-        return one_line(error)
-    return redact(text[-2 * TRACEBACK_CHARS_MAX :])[-TRACEBACK_CHARS_MAX:]
+    return traceback_text(error, frames)
 
 
 def _is_around_the_task(frame: types.FrameType) -> bool:

@@ -1,4 +1,5 @@
-"""How the queues are doing: what waits and runs, how fast, and what needs attention. The cost is flat, whatever there is."""
+"""How the queues are doing: what waits and runs, how fast, and what needs attention. Of each queue and state at most
+COUNT_CAP jobs are looked at, so that the cost has a bound, whatever there is."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class QueueStats(msgspec.Struct, kw_only=True):
 
 class Stats(msgspec.Struct, kw_only=True):
     counts: dict[str, int]
-    """By state, each counted to `count_cap` at the most."""
+    """By state, each counted to `count_cap` at the most; the completed ones of all tenants, on PostgreSQL, among as many of the
+    oldest jobs."""
     count_cap: int
     stuck: int
     slow: int

@@ -97,7 +97,8 @@ async def _queue_holds(store: Store, job: Job[Any]) -> Why | None:
     queue = await store.queue_get(job.queue)
     if queue.paused_at is not None:
         by = f" by {queue.paused_by}" if queue.paused_by else ""
-        return Why("queue_paused", f"Queue {queue.name} is paused{by} since {queue.paused_at:%Y-%m-%d %H:%M:%S} UTC.")
+        sentence = f"Queue {queue.name} is paused{by} since {queue.paused_at:%Y-%m-%d %H:%M:%S} UTC."
+        return Why("queue_paused", sentence, {"paused_by": queue.paused_by})
     if queue.limit is not None and queue.running >= queue.limit:
         return Why(
             "queue_limit", f"Queue {queue.name} runs {queue.running} of {queue.limit} jobs at once.", {"limit": queue.limit}

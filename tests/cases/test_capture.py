@@ -210,6 +210,73 @@ async def test_a_task_that_prints_without_end_stays_bounded(isolated: ModuleType
     assert dropped.message == "100000 lines dropped: the run had reached 100000."
 
 
+class Unshowable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+    __repr__ = __str__
+
+
+async def test_a_record_that_cannot_be_shown_is_still_a_line(hf: Holdfast) -> None:
+    """Exceptions and arguments are foreign code: one that raises costs its own words, not the line."""
+    alone = logging.getLogger("app.alone")
+    alone.propagate, alone.handlers = False, [logging.NullHandler()]
+
+    @hf.task
+    async def talk() -> None:
+        try:
+            raise Unshowable
+        except Unshowable:
+            alone.exception("it failed")
+        alone.warning("got %s", Unshowable())
+
+    job = await talk.enqueue()
+    await drain(hf)
+    first, second = await lines(hf, job)
+    assert first.message == "it failed" and first.metadata is not None
+    assert first.metadata["error"] == "Unshowable: (Unshowable that cannot be shown)"
+    assert second.message == "got %s (tuple that cannot be shown)"
+
+
+@pytest.mark.case("D37")
+async def test_a_secret_is_not_left_in_half_where_an_error_is_cut(hf: Holdfast) -> None:
+    """Of a traceback the end is kept, of a message the beginning; a secret at the cut is redacted as a whole."""
+    key_line = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC"
+
+    @hf.task
+    async def talk() -> None:
+        body = f"{key_line}\n" * 50
+        try:
+            raise ValueError(f"-----BEGIN PRIVATE KEY-----\n{body}-----END PRIVATE KEY-----\n" + "x" * 19_000)
+        except ValueError:
+            LOGGER.exception("it failed")
+        try:
+            raise ValueError("x" * 19_960 + " https://app:correct-horse-battery-staple@example.org/")
+        except ValueError:
+            LOGGER.exception("it failed")
+
+    job = await talk.enqueue()
+    await drain(hf)
+    first, second = await lines(hf, job)
+    assert first.metadata is not None and key_line not in first.metadata["traceback"]
+    assert second.metadata is not None and "correct" not in second.metadata["error"]
+
+
+async def test_whoever_else_wraps_logging_doubles_no_line(hf: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Collectors of errors wrap the same method; the next worker of this process must not wrap it once more."""
+
+    @hf.task
+    async def talk() -> None:
+        LOGGER.info("once")
+
+    await drain(hf)
+    inner = logging.Logger.callHandlers
+    monkeypatch.setattr(logging.Logger, "callHandlers", lambda logger, record: inner(logger, record))
+    job = await talk.enqueue()
+    await drain(hf)
+    assert await messages(hf, job) == ["once"]
+
+
 async def test_capturing_changes_nothing_of_a_programs_own_logging(hf: Holdfast) -> None:
     """No handler, no level: `logging.basicConfig` and the warnings of programs without any set-up work as before."""
     root, before = logging.getLogger(), (logging.getLogger().level, list(logging.getLogger().handlers))

@@ -118,6 +118,24 @@ async def test_a_follower_starts_where_it_left_off_or_after_the_end(hf: Holdfast
     assert await Follower(hf, writer.job, run_no=1).ended() == writer.numbers
 
 
+async def test_a_run_that_completes_its_job_in_a_transaction_is_heard_to_its_last_line(hf: Holdfast) -> None:
+    """Also what was said just before, and what is said after the commit."""
+
+    @hf.task
+    async def talk() -> None:
+        current().log.info("before")
+        async with hf.transaction() as tx:
+            await current().complete(tx=tx)
+        current().log.success("after")
+
+    job = await talk.enqueue()
+    follower = Follower(hf, job)
+    await until(lambda: follower.task.get_stack())
+    await drain(hf)
+    assert await follower.ended() == ["before", "after"]
+    assert [line.message for line in await hf.logs((await hf.get(job.id)).run_id)] == ["before", "after"]
+
+
 async def test_the_next_attempts_are_followed_too(hf: Holdfast) -> None:
     """A follower of a job sees the log of every attempt; one of a run stops at that run's end."""
     go = asyncio.Event()

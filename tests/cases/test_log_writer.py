@@ -279,6 +279,36 @@ async def test_lines_of_a_run_that_lost_its_lease_are_refused(
     assert not [message for message in caplog.messages if "could not be kept" in message]
 
 
+async def test_a_transaction_that_completes_a_job_holds_up_nobody_elses_lines(postgres_url: str) -> None:
+    """It has locked the job's row, and how long it lasts is the task's affair."""
+    hf = Holdfast(postgres_url)
+    completed, heard = asyncio.Event(), asyncio.Event()
+
+    @hf.task
+    async def complete_slowly() -> None:
+        current().log.info("before")
+        async with hf.transaction() as tx:
+            await current().complete(tx=tx)
+            current().log.info("meanwhile")
+            completed.set()
+            await heard.wait()
+
+    @hf.task
+    async def talk() -> None:
+        current().log.info("hello")
+
+    slow = await complete_slowly.enqueue()
+    async with working(hf):
+        await completed.wait()
+        other = await talk.enqueue()
+        await ends(hf, other)
+        assert await messages(hf, other) == ["hello"]
+        heard.set()
+        await ends(hf, slow)
+    assert await messages(hf, slow) == ["before", "meanwhile"]
+    await hf.aclose()
+
+
 @pytest.mark.case("logger-5")
 async def test_a_line_that_the_database_refuses_is_lost_alone(hf: Holdfast) -> None:
     """The lines around it are kept, those of other runs too, and the log says that one is missing."""

@@ -114,10 +114,18 @@ async def test_a_run_that_lost_its_lease_is_refused_and_the_others_are_taken(sto
     await leave(store, runs[0], Leaving.RETRY)
     (again,) = (await claim(store, worker="another")).jobs
     assert again.id == runs[0].id
-    await complete(store, runs[2])
+    await leave(store, runs[2], Leaving.FAIL)
     answer = await store.log_append_if_leased([batch(run, 1, 2) for run in [again, *reversed(runs)]])
     assert answer == {again.run_id, runs[1].run_id, runs[3].run_id, runs[4].run_id}
     assert [await numbers(store, run) for run in [again, *runs]] == [[1, 2], [], [1, 2], [], [1, 2], [1, 2]]
+
+
+async def test_a_run_that_completed_its_job_may_finish_its_log(store: Store) -> None:
+    """A task can complete its job in its own transaction while lines are still on their way: nobody else can have done it."""
+    run = await start(store)
+    await complete(store, run)
+    assert await append(store, run, line(run, 1))
+    assert await numbers(store, run) == [1]
 
 
 async def test_a_run_id_that_belongs_to_another_job_is_refused(store: Store) -> None:

@@ -197,6 +197,16 @@ def test_postgresql_completes_a_thousand_jobs_in_a_moment(postgres: psycopg.Conn
     assert _rows_read(postgres) - before < 20_000
 
 
+@pytest.mark.parametrize("tenant", [None, "tenant-7"])
+def test_postgresql_counts_a_queue_without_sorting_its_backlog(postgres: psycopg.Connection, tenant: str | None) -> None:
+    """Statistics look at as many jobs of a queue as they count, not at all that wait."""
+    postgres.execute("UPDATE holdfast.jobs SET tenant = 'tenant-7' WHERE queue = 'queue-1'")
+    postgres.execute("VACUUM ANALYZE holdfast.jobs")
+    before = _rows_read(postgres)
+    postgres.execute("SELECT * FROM holdfast.queue_stats_v1(%s, 0, 100, NULL)", [tenant]).fetchall()
+    assert _rows_read(postgres) - before < 1000
+
+
 def _rows_read(connection: psycopg.Connection) -> int:
     connection.execute("SELECT pg_stat_force_next_flush()")
     row = connection.execute(

@@ -259,11 +259,12 @@ async def test_an_unmigrated_database_ends_a_worker_with_5(tmp_path: Path, proce
 
 
 async def test_dev_does_everything_and_keeps_it_running(tmp_path: Path, processes: Processes) -> None:
-    """It migrates, serves, starts a crashed worker again, and Ctrl+C ends it with 0."""
+    """It migrates, starts a crashed worker again, and Ctrl+C ends it with 0."""
     scene = Scene(tmp_path, f"sqlite:///{tmp_path}/new.db", processes)
     dev = scene.start("dev")
     await dev.printed("Worker ")
     await dev.printed("Reaper: ")
+    await dev.printed("Serving http://127.0.0.1:", timeout=20)
     (row,) = await scene.workers(1)
     os.kill(row.pid, signal.SIGKILL)
     job = await scene.enqueue("quick")

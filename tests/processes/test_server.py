@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import signal
+from pathlib import Path
 
 import httpx
 import pytest
 
 from holdfast import Holdfast
 from tests.support.postgres import OwnServer
-from tests.support.processes import Process, Processes
+from tests.support.processes import ROOT, Process, Processes
 from tests.support.waiting import until
 from tests.web.people import key_of
 
@@ -87,6 +89,37 @@ async def test_a_server_that_nobody_could_log_in_to_does_not_start(database_url:
     server = processes.holdfast("server", "--port", "0", app=APP, database_url=database_url)
     assert await server.exited(20) == 2
     assert "holdfast keys create" in server.output and "Serving" not in server.output
+
+
+async def test_dev_serves_the_api_on_this_machine(sqlite_url: str, processes: Processes) -> None:
+    """At an address that it prints, closed to whoever has no key: it says how to make one, which then works."""
+    dev = processes.holdfast("dev", "--port", "0", app=APP, database_url=sqlite_url)
+    address = await address_of(dev)
+    assert address.startswith("http://127.0.0.1:") and "holdfast keys create --service" in dev.output
+    async with httpx.AsyncClient(base_url=address) as nobody:
+        assert (await nobody.get("/api/jobs")).status_code == 401
+    hf = Holdfast(sqlite_url)
+    async with speaking(address, await key_of(hf, "member")) as client:
+        job = (await client.post("/api/jobs", json=JOB)).json()
+
+        async def completed() -> bool:
+            return (await client.get(f"/api/jobs/{job['id']}")).json()["state"] == "completed"
+
+        await until(completed, timeout=20)
+    await hf.aclose()
+    dev.signal_group(signal.SIGINT)
+    assert await dev.exited(10) == 0
+    assert "Traceback" not in dev.output
+
+
+async def test_dev_goes_on_without_what_the_api_needs(sqlite_url: str, processes: Processes, tmp_path: Path) -> None:
+    """It says how to get it, and runs jobs all the same."""
+    (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError(name='uvicorn')")
+    dev = processes.holdfast("dev", app=APP, database_url=sqlite_url, env={"PYTHONPATH": f"{tmp_path}:{ROOT}/src:{ROOT}"})
+    await dev.printed("pip install 'holdfast[web]'", timeout=20)
+    await dev.printed("Worker ", timeout=20)
+    dev.signal_group(signal.SIGINT)
+    assert await dev.exited(10) == 0
 
 
 async def test_a_port_that_is_taken_is_told(hf: Holdfast, database_url: str, processes: Processes) -> None:

@@ -66,6 +66,15 @@ def test_a_long_line_is_cut_and_says_by_how_much() -> None:
     assert wide.message == "é" * 200 + " … (9600 bytes cut)"
 
 
+@pytest.mark.case("D37")
+def test_a_huge_line_that_shrinks_when_it_is_redacted_ends_with_no_half_secret() -> None:
+    """It was cut before it was redacted, so its end may be in the middle of one."""
+    keys = f"-----BEGIN PRIVATE KEY-----{'A' * 600}-----END PRIVATE KEY----- "
+    url = "https://app:correct-horse-battery-staple@example.org/"
+    message = cleaned([line(keys.ljust(770, "x") + url + "y" * 1000)], LIMITS)[0].message
+    assert message.startswith("[REDACTED]") and "correct" not in message
+
+
 def test_metadata_that_is_too_large_says_so() -> None:
     """It is left out as a whole: half a document is no document."""
     (one,) = cleaned([line("m", metadata={"large": "y" * 1000})], LIMITS)
@@ -83,11 +92,11 @@ def test_a_line_from_an_isolated_process_is_cleaned_as_any_other(call: Any) -> N
     import msgspec
 
     spoken = line(*call)
-    sent = Said(*msgspec.json.decode(msgspec.json.encode(sendable(spoken))))
+    sent = Said(*msgspec.json.decode(msgspec.json.encode(sendable(spoken, LIMITS))))
     assert cleaned([sent], LIMITS)[0] == cleaned([spoken], LIMITS)[0]
 
 
 def test_what_was_cut_is_counted_as_it_would_have_been_stored() -> None:
     """The same number whether the line was said in the worker or came from an isolated process."""
     spoken = line("\x00" + "x" * 500)
-    assert cleaned([sendable(spoken)], LIMITS)[0].message == cleaned([spoken], LIMITS)[0].message
+    assert cleaned([sendable(spoken, LIMITS)], LIMITS)[0].message == cleaned([spoken], LIMITS)[0].message

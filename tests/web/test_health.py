@@ -18,6 +18,7 @@ def client_of(hf: Holdfast, address: str = "203.0.113.9") -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=transport, base_url="http://jobs.example")
 
 
+@pytest.mark.case("recovery-ui-5")
 async def test_a_server_with_its_database_lives_and_is_ready(hf: Holdfast) -> None:
     """Nobody has to sign in to ask."""
     async with client_of(hf) as client:

@@ -219,6 +219,15 @@ async def test_why_tells_members_nothing_of_workers(scene: Scene) -> None:
     assert ["worker-7" in told[role] for role in ("member", "admin")] == [False, True]
 
 
+async def test_why_tells_tenants_nothing_of_who_paused_a_queue(scene: Scene) -> None:
+    """The service's own names are not theirs to know."""
+    job_id = await scene.enqueue()
+    await scene.hf.queues.pause("default", by="key:of-the-operator")
+    told = {who: (await scene.get(who, f"/api/jobs/{job_id}/why")).text for who in ("acme owner", "service")}
+    assert ["key:of-the-operator" in told[who] for who in ("acme owner", "service")] == [False, True]
+    assert '"sentence":"Queue default is paused since ' in told["acme owner"]
+
+
 async def test_bulk_counts_first_and_acts_only_with_the_count(scene: Scene) -> None:
     """Of the caller's own jobs only."""
     ids = [await scene.enqueue() for _ in range(3)]

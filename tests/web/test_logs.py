@@ -235,3 +235,12 @@ async def test_the_stream_of_jobs_resumes_where_it_was_left(scene: Scene) -> Non
     async with watching(scene, "acme viewer", "/api/jobs/stream", last_event_id=last) as again:
         await until(lambda: again.events)
     assert [json.loads(event["data"])["id"] for event in again.events] == [missed]
+
+
+async def test_who_leaves_in_the_middle_of_a_batch_is_told_of_all_of_it_again(scene: Scene) -> None:
+    """Jobs that changed in one moment share it: only the last one of them has a number to come back with."""
+    await scene.hf.tenants.set("acme", limit=10)
+    async with watching(scene, "acme viewer", "/api/jobs/stream") as watcher:
+        await scene.hf.enqueue_many([scene.hf.tasks["add"].options(tenant="acme").job(n) for n in range(3)])
+        await until(lambda: len(watcher.events) == 3)
+    assert ["id" in event for event in watcher.events] == [False, False, True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import httpx
@@ -12,7 +13,7 @@ from holdfast import Holdfast
 from holdfast.clock import ManualClock
 from holdfast.errors import RateLimited
 from holdfast.web.problems import handle_errors
-from holdfast.web.ratelimit import TokenBuckets, limit_caller, rate_limit
+from holdfast.web.ratelimit import CallerRate, TokenBuckets, network_of, rate_limit
 
 
 @pytest.mark.case("P9", "requests-3")
@@ -50,15 +51,42 @@ async def test_a_hit_is_429_with_its_headers_and_clears_after_the_window(
 async def test_callers_of_the_api_have_a_limit_of_their_own(database_url: str, clock: ManualClock) -> None:
     """Counted in the database for each caller; 0 turns it off."""
     hf = Holdfast(database_url, clock=clock, api_rate=2)
+    callers = CallerRate(hf)
     try:
         for _ in range(2):
-            assert await limit_caller(hf, "key:ab12") is not None
+            assert await callers.take("key:ab12") is not None
         with pytest.raises(RateLimited, match="try again in 30 s"):
-            await limit_caller(hf, "key:ab12")
-        assert await limit_caller(hf, "key:cd34") is not None
+            await callers.take("key:ab12")
+        assert await callers.take("key:cd34") is not None
     finally:
         await hf.aclose()
-    assert await limit_caller(Holdfast("sqlite:///:memory:", api_rate=0), "key:ab12") is None
+    assert await CallerRate(Holdfast("sqlite:///:memory:", api_rate=0)).take("key:ab12") is None
+
+
+async def test_the_database_counts_requests_to_the_api_in_blocks(database_url: str, clock: ManualClock) -> None:
+    """The limit and what remains are told by the request; all of it together is the rate, and not one more."""
+    hf = Holdfast(database_url, clock=clock, api_rate=600)
+    callers = CallerRate(hf)
+    try:
+        taken = [await callers.take("key:ab12") for _ in range(25)]
+        assert [(one.limit, one.remaining) for one in taken if one] == [(600, 600 - n) for n in range(1, 26)]
+        (row,) = await hf.store.shared("rate_look", "api", "user:key:ab12")
+        assert row["used"] == 3
+        await asyncio.gather(*(callers.take("key:ab12") for _ in range(100)))
+        for _ in range(475):
+            await callers.take("key:ab12")
+        with pytest.raises(RateLimited):
+            await callers.take("key:ab12")
+    finally:
+        await hf.aclose()
+
+
+def test_addresses_of_one_network_count_as_one() -> None:
+    """With IPv6 anybody has more addresses than could be counted; with IPv4 each one counts."""
+    alike = ["2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:0:abcd::"]
+    assert len({network_of(address) for address in alike}) == 1
+    apart = ["2001:db8:0:1::1", "192.0.2.1", "192.0.2.2", "::ffff:192.0.2.1", "testclient", ""]
+    assert len({network_of(address) for address in [*alike, *apart]}) == 1 + len(apart)
 
 
 def test_an_address_gets_its_tokens_back_in_time() -> None:

@@ -46,7 +46,7 @@ def signed(key: str = CURRENT, body: bytes = b"", algorithm: str = "HS256", **ot
     return {"Upstash-Signature": jwt.encode({**claims, **other}, key, algorithm)}
 
 
-@pytest.mark.case("P1")
+@pytest.mark.case("P1", "recovery-8")
 @pytest.mark.parametrize("path", PATHS)
 async def test_the_right_key_opens_and_no_other_does(guarded: Holdfast, path: str) -> None:
     """401 without or with a wrong key, and nothing was done then; counts with it."""
@@ -58,7 +58,17 @@ async def test_the_right_key_opens_and_no_other_does(guarded: Holdfast, path: st
     assert (answer.status_code, answer.json()) == (200, NOTHING)
 
 
-@pytest.mark.case("P1")
+@pytest.mark.case("P1", "recovery-8")
+async def test_who_guesses_keys_is_not_listened_to_for_a_while(database_url: str) -> None:
+    """The right key does not help him then either, so that he cannot tell."""
+    hf = Holdfast(database_url, internal_api_key=KEY, api_rate=2)
+    async with client_of(hf) as client:
+        keys = ("wrong", "wrong", KEY)
+        answers = [await client.post(PATHS[0], headers={"X-Internal-Api-Key": key}) for key in keys]
+    await hf.aclose()
+    assert [answer.status_code for answer in answers] == [401, 401, 429]
+
+
 async def test_without_any_key_set_nobody_may_call(hf: Holdfast) -> None:
     """An empty header is not the missing setting."""
     async with client_of(hf) as client:

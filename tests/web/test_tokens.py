@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import time
@@ -336,6 +337,29 @@ async def test_an_issuer_that_is_away_does_no_harm_to_known_keys(issuer: Issuer,
     issuer.away = True
     hands.seconds += tokens.KEYS_LIFE_SECONDS
     assert (await reading.read(token)).subject
+
+
+async def test_an_issuer_that_does_not_answer_is_as_good_as_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that sends a byte now and then, which no timeout of a connection would end."""
+    monkeypatch.setattr(tokens, "FETCH_SECONDS_MAX", 0.05)
+
+    async def never(_: httpx.Request) -> httpx.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(never)) as client:
+        with pytest.raises(SignerUnavailable):
+            await KeySet(JWKS, client).key("one")
+
+
+async def test_a_user_id_is_never_cut_off(sqlite_url: str) -> None:
+    """Two users whose ids begin alike must not become one, who would be given the other's answers again."""
+    async with authenticator(sqlite_url) as (hf, auth):
+        await hf.members.add("acme", "u" * 195)
+        longest = await auth.caller_of(request_with(signed(supabase(sub="u" * 195))))
+        with pytest.raises(Unauthenticated, match="whose"):
+            await auth.caller_of(request_with(signed(supabase(sub="u" * 196))))
+    assert longest.actor == "user:" + "u" * 195
 
 
 async def test_a_public_key_is_no_secret_to_sign_with(issuer: Issuer, rsa_key: rsa.RSAPrivateKey) -> None:

@@ -18,14 +18,17 @@ from holdfast.version import VERSION
 
 
 @click.command(cls=Command)
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), help="Of the HTTP API, on this machine only; else 8080, or any that is free."
+)
 @click.pass_obj
-def dev(call: Call) -> int:
-    """Migrate, then run a worker and a reaper until Ctrl+C."""
+def dev(call: Call, port: int | None) -> int:
+    """Migrate, then run a worker, a reaper and the HTTP API until Ctrl+C."""
     code = run_to_end(lambda: _prepare(call))
     if code:
         return code
     worker = WorkerProcess(call, Wish(reap=False), supervised=True)
-    children = [Child("worker", worker.run), Child("reaper", lambda: _reap(call))]
+    children = [Child("worker", worker.run), Child("reaper", lambda: _reap(call)), Child("server", lambda: _serve(call, port))]
     code = Supervisor(children, say).run()
     say("Stopped.")
     return code
@@ -52,4 +55,16 @@ def _reap(call: Call) -> int:
     hf = app_for_database(call)
     log_to_stderr(hf.settings.log_format)
     asyncio.run(reap_until_stopped(hf, supervised=True))
+    return 0
+
+
+def _serve(call: Call, port: int | None) -> int:
+    try:
+        from holdfast.web.serving import serve_for_development
+    except ModuleNotFoundError as error:
+        say(f"The HTTP API is not served: it needs {error.name}, which pip install 'holdfast[web]' brings.")
+        return 0
+    hf = app_with_tasks(call)
+    log_to_stderr(hf.settings.log_format)
+    asyncio.run(serve_for_development(hf, port, say))
     return 0

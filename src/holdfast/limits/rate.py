@@ -46,6 +46,9 @@ class Limit(msgspec.Struct, frozen=True):
         return "rate_take_smooth" if self.algorithm == "smooth" else "rate_take_window"
 
 
+API_BLOCKS_PER_MINUTE = 60
+
+
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """What came of asking. Of several subjects the one that refused speaks, or the one with the least left."""
 
@@ -110,8 +113,10 @@ class Rates:
         self.limits: dict[str, Limit] = {}
         self.define("ai_intake", user=30, tenant=200)
         self.define("linear_export", user=60, tenant=300)
+        self.api_block = max(1, platform.settings.api_rate // API_BLOCKS_PER_MINUTE)
+        """How many requests to our own API are taken at a time."""
         if platform.settings.api_rate:
-            self.define("api", user=platform.settings.api_rate, per=60, algorithm="smooth")
+            self.define("api", user=platform.settings.api_rate // self.api_block, per=60, algorithm="smooth")
 
     def define(
         self,

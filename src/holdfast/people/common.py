@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Coroutine
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -54,6 +54,18 @@ def member_role(role: object) -> Role:
             f"There is no role {reprlib.repr(role)} in an organization; the roles are {', '.join(MEMBER_ROLES)}."
         )
     return found
+
+
+@asynccontextmanager
+async def within(platform: Platform, tx: Transaction | None) -> AsyncIterator[Transaction]:
+    """The caller's transaction, which he commits; without one, a transaction of our own."""
+    if tx is None:
+        async with platform.transaction() as own:
+            yield own
+    elif hasattr(tx, "shared"):
+        yield tx
+    else:
+        raise InvalidOption(f"tx must be what hf.transaction() gives, not {type(tx).__name__}.")
 
 
 async def note(tx: Transaction, tenant: str | None, kind: str, by: str | None, **data: Any) -> None:

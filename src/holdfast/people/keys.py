@@ -22,8 +22,10 @@ from holdfast.people.common import (
     checked_name_or_none,
     member_role,
     note,
+    within,
 )
 from holdfast.roles import ROLES, Role
+from holdfast.store.protocol import Transaction
 
 CACHE_SECONDS = 2.0
 """How long a revoked key may still be believed by another process."""
@@ -92,6 +94,7 @@ class Keys:
         expires: str | float | timedelta | None = None,
         name: str | None = None,
         by: str | None = None,
+        tx: Transaction | None = None,
     ) -> NewKey:
         """A key of one tenant, or one across all of them with `role="service"`. `expires`: `"90d"`, seconds, or None: never."""
         wanted = _checked_role(tenant, role)
@@ -99,13 +102,13 @@ class Keys:
         name, by = checked_name_or_none("name", name), checked_name_or_none("by", by)
         secret = "hf_" + secrets.token_urlsafe(32)
         key_id = f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(3)}"  # in the order of their making, for lists
-        async with self._platform.transaction() as tx:
+        async with within(self._platform, tx) as inside:
             row = (
-                await tx.shared(
+                await inside.shared(
                     "key_insert", key_id, tenant, wanted.word, name, hash_of(secret), secret[:SHOWN_CHARS], by, life
                 )
             )[0]
-            await note(tx, tenant, "key_created", by, key=key_id, role=wanted.word, name=name)
+            await note(inside, tenant, "key_created", by, key=key_id, role=wanted.word, name=name)
         return NewKey(key=Key(**row), secret=secret)
 
     async def list(self, *, tenant: str | None = None, cursor: str | None = None, limit: int = 50) -> list[Key]:

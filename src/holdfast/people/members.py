@@ -17,6 +17,7 @@ from holdfast.people.common import (
     checked_name_or_none,
     member_role,
     note,
+    within,
 )
 from holdfast.roles import MEMBER_ROLES, Role
 from holdfast.store.protocol import Transaction
@@ -41,13 +42,21 @@ class Members:
         self._platform = platform
         self._cache: ShortCache[dict[str, Role]] = ShortCache(CACHE_SECONDS)
 
-    async def add(self, tenant: str, user_id: str, role: str | Role = Role.MEMBER, *, by: str | None = None) -> Member:
+    async def add(
+        self,
+        tenant: str,
+        user_id: str,
+        role: str | Role = Role.MEMBER,
+        *,
+        by: str | None = None,
+        tx: Transaction | None = None,
+    ) -> Member:
         who, wanted, by = _who(tenant, user_id), member_role(role), checked_name_or_none("by", by)
-        async with self._platform.transaction() as tx:
-            added = await tx.shared("member_insert", *who, wanted.word, by)
+        async with within(self._platform, tx) as inside:
+            added = await inside.shared("member_insert", *who, wanted.word, by)
             if not added:
                 raise Conflict(f"{user_id} is a member of {tenant} already; his role can be changed.", "member_exists")
-            await note(tx, tenant, "member_added", by, user=user_id, role=wanted.word)
+            await note(inside, tenant, "member_added", by, user=user_id, role=wanted.word)
         self._cache.forget(user_id)
         return Member(**added[0])
 

@@ -8,7 +8,8 @@ from datetime import datetime
 import msgspec
 
 from holdfast.errors import Conflict, NotFound
-from holdfast.people.common import Platform, checked_limit, checked_name, checked_name_or_none, note
+from holdfast.people.common import Platform, checked_limit, checked_name, checked_name_or_none, note, within
+from holdfast.store.protocol import Transaction
 
 
 class Project(msgspec.Struct, kw_only=True, frozen=True):
@@ -25,14 +26,22 @@ class Projects:
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
 
-    async def create(self, tenant: str, project_id: str, *, name: str | None = None, by: str | None = None) -> Project:
+    async def create(
+        self,
+        tenant: str,
+        project_id: str,
+        *,
+        name: str | None = None,
+        by: str | None = None,
+        tx: Transaction | None = None,
+    ) -> Project:
         which, by = _which(tenant, project_id), checked_name_or_none("by", by)
         name = checked_name("name", name if name is not None else project_id)
-        async with self._platform.transaction() as tx:
-            made = await tx.shared("project_insert", *which, name, by)
+        async with within(self._platform, tx) as inside:
+            made = await inside.shared("project_insert", *which, name, by)
             if not made:
                 raise Conflict(f"{tenant} has a project {project_id} already; choose another id.", "project_exists")
-            await note(tx, tenant, "project_created", by, project=project_id, name=name)
+            await note(inside, tenant, "project_created", by, project=project_id, name=name)
         return Project(**made[0])
 
     async def list(self, tenant: str, *, cursor: str | None = None, limit: int = 50) -> list[Project]:

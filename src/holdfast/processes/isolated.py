@@ -129,6 +129,8 @@ async def _listen(attempt: Attempt, reader: asyncio.StreamReader) -> dict[str, A
             attempt.relay(Said(*message["note"]), ours=True)
         elif "progress" in message:
             attempt.progress(*message["progress"])
+        elif "hold_log" in message:
+            attempt.hold_log()
         elif "completed_in_tx" in message:
             attempt.completed_in_tx = True
         else:

@@ -66,16 +66,19 @@ class ParentLink:
         duration_ms: float | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        self.send({"log": sendable(said(level, message, step, duration_ms, metadata, self.limits))})
+        self.send({"log": sendable(said(level, message, step, duration_ms, metadata, self.limits), self.limits)})
 
     def note(self, level: str, message: str, metadata: dict[str, Any] | None = None) -> None:
-        self.send({"note": sendable(said(level, message, None, None, metadata, self.limits))})
+        self.send({"note": sendable(said(level, message, None, None, metadata, self.limits), self.limits)})
 
     def progress(self, fraction: float | None, stage: str | None) -> None:
         self.send({"progress": [fraction, None if stage is None else storable(stage)]})
 
     def printed(self, stream: str, text: str) -> bool:
         return False  # the worker reads the real output
+
+    def hold_log(self) -> None:
+        self.send({"hold_log": True})
 
     async def log_has_room(self) -> None:
         """The worker reads no further while there is none."""

@@ -9,19 +9,20 @@ import contextlib
 import logging
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
 from holdfast.context import current_run
+from holdfast.redact import redact
+from holdfast.runlog.text import TRACEBACK_CHARS_MAX, shown, traceback_text
 
 NOTHING = 1000
 """A level that no record has."""
-TRACEBACK_CHARS_MAX = 20_000
 
 _from_logging: ContextVar[bool] = ContextVar("holdfast_from_logging", default=False)
 _lock = threading.Lock()
+_watching = False
 _printing = 0
 
 
@@ -35,10 +36,12 @@ def level_of(capture: tuple[str, ...]) -> int:
 def watch_logging() -> None:
     """Once per process. Not by a handler: one on the root logger would silence `logging.basicConfig`, and the warnings of
     programs that never set up logging."""
+    global _watching
     with _lock:
-        call_handlers: Callable[[logging.Logger, logging.LogRecord], None] = logging.Logger.callHandlers
-        if getattr(call_handlers, "holdfast", False):
+        if _watching:  # not to be told by `callHandlers` itself: others wrap it too, and ours may be inside theirs
             return
+        _watching = True
+        call_handlers: Callable[[logging.Logger, logging.LogRecord], None] = logging.Logger.callHandlers
 
         def call_handlers_and_tell_the_run(logger: logging.Logger, record: logging.LogRecord) -> None:
             run = current_run.get(None)
@@ -54,7 +57,6 @@ def watch_logging() -> None:
             finally:
                 _from_logging.reset(token)
 
-        call_handlers_and_tell_the_run.holdfast = True  # type: ignore[attr-defined]
         logging.Logger.callHandlers = call_handlers_and_tell_the_run  # type: ignore[method-assign,assignment]
         root = logging.getLogger()
         if root.level == logging.WARNING and not root.handlers:
@@ -70,12 +72,13 @@ def _tell(log: Callable[..., None], record: logging.LogRecord) -> None:
     try:
         message = record.getMessage()
     except Exception:  # arguments that do not fit their format
-        message = f"{record.msg} {record.args}"
+        message = f"{shown(record.msg)} {shown(record.args)}"
     metadata: dict[str, Any] = {"logger": record.name}
     if record.exc_info and record.exc_info[1] is not None:
         error = record.exc_info[1]
-        metadata["error"] = f"{type(error).__name__}: {error}"[:TRACEBACK_CHARS_MAX]
-        metadata["traceback"] = "".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:]
+        said = f"{type(error).__name__}: {shown(error)}"[: 2 * TRACEBACK_CHARS_MAX]
+        metadata["error"] = redact(said)[:TRACEBACK_CHARS_MAX]
+        metadata["traceback"] = traceback_text(error, error.__traceback__)
     level = "error" if record.levelno >= logging.ERROR else "warning" if record.levelno >= logging.WARNING else "info"
     log(level, message, None, None, metadata)
 

@@ -62,6 +62,8 @@ class RunBuffer:
         """Lines that not even the log itself can say are missing."""
         self.over = False
         """The run has ended or lost its lease: no more lines are taken."""
+        self.held = False
+        """Its job's row is locked by the task's own transaction: to write now would hold up the lines of all runs."""
         self.refused = False
         self.abandoned = False
         """Nothing more of it is written."""

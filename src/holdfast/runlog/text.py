@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+import traceback
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,13 +16,14 @@ from holdfast.redact import has_users_patterns, looks_secret, redact, redact_val
 from holdfast.settings import Settings
 
 NAME_CHARS_MAX = 200
+TRACEBACK_CHARS_MAX = 20_000
+_TRACEBACK_CHARS_LOOKED_AT = 1_000_000
 TOGETHER = 64
 """Lines that are looked through in one go: where none of them holds a secret, which is nearly always, this is all it costs."""
 
 _APART = "\n" * 8
 """No rule of ours reaches over so many line ends: what is clean together is clean alone."""
 _WHOLE_MAX = 2**53
-_SENT_MAX = 1_000_000
 _UNCHANGING = frozenset({str, int, float, bool, type(None)})
 
 
@@ -99,14 +102,14 @@ def weight(line: Said) -> int:
     return 250 + len(line[1]) + (0 if metadata is None else len(metadata) if metadata.__class__ is str else 300)
 
 
-def sendable(line: Said) -> Said:
+def sendable(line: Said, limits: Limits) -> Said:
     """As JSON can carry it."""
     metadata = line.metadata
     return line._replace(
         message=storable(line.message),
         step=None if line.step is None else storable(line.step),
         duration_ms=_duration(line.duration_ms),
-        metadata=_copied(metadata, _SENT_MAX) if isinstance(metadata, dict) else metadata,
+        metadata=_copied(metadata, limits.metadata_bytes) if isinstance(metadata, dict) else metadata,
     )
 
 
@@ -116,6 +119,15 @@ def shown(value: object) -> str:
         return str(value)
     except BaseException:
         return f"({type(value).__name__} that cannot be shown)"
+
+
+def traceback_text(error: BaseException, frames: TracebackType | None) -> str:
+    """Its end, cut only after it was redacted: of a secret that was cut, the rest could not be told any more."""
+    try:
+        text = "".join(traceback.format_exception(type(error), error, frames))
+    except BaseException:  # an exception that cannot be shown
+        return type(error).__name__
+    return redact(text[-_TRACEBACK_CHARS_LOOKED_AT:])[-TRACEBACK_CHARS_MAX:]
 
 
 def storable(text: str) -> str:
@@ -201,6 +213,8 @@ def _clipped(text: str, cut: int, bytes_max: int) -> str:
     data = storable(redact(text)).encode()
     if not cut and len(data) <= bytes_max:
         return data.decode()
+    if cut:  # where much was redacted, the end is near: it may be the first half of a secret
+        data = data[: -(bytes_max // 4)]
     cut += utf8_size(storable(text)) - bytes_max
     return data[:bytes_max].decode("utf-8", "ignore") + f" … ({max(1, cut)} bytes cut)"
 

@@ -131,6 +131,8 @@ class LogWriter:
                     break
                 buffer = desk.dirty.popleft()
                 buffer.queued = False
+                if buffer.held and not buffer.over:
+                    continue
                 part = self._part_of(buffer, lines, size)
                 if buffer.waiting:
                     desk.enlist(buffer)

@@ -453,8 +453,9 @@ class Store(Protocol):
     async def progress_set_if_leased(self, job_id: str, run_id: str, progress: float | None, stage: str | None) -> bool: ...
 
     async def log_append_if_leased(self, batches: Sequence[LogBatch]) -> set[str]:
-        """The run ids whose lines were taken; the others have lost their lease. Lines come with their numbers; a number that is
-        there already is left alone (a repeated flush is harmless). Their times are moved to the database's clock."""
+        """The run ids whose lines were taken: of those that hold their lease, or have completed their job. Lines come with
+        their numbers; a number that is there already is left alone (a repeated flush is harmless). Their times are moved to
+        the database's clock."""
 
     async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool: ...
 
@@ -506,7 +507,7 @@ class Store(Protocol):
     async def queue_stats(
         self, *, tenant: str | None = None, deadline_grace: float = 0.0, cap: int = 10_000
     ) -> list[QueueLoad]:
-        """Every queue that has something in it, by name. Costs no more with a million jobs than with `cap`."""
+        """Every queue that has something in it, by name. Looks at no more than `cap` jobs of each queue, and of each kind."""
 
     async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
         """(queue, task, how many) waiting longer than this and known to no live worker."""

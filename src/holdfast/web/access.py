@@ -160,11 +160,12 @@ def visible_run(caller: Caller, run: Run) -> dict[str, Any]:
 
 
 def visible_why(caller: Caller, why: Why) -> dict[str, Any]:
-    """The sentence about a job that runs names its worker."""
+    """The sentence about a job that runs names its worker, the one about a paused queue who paused it for all tenants."""
     shown: dict[str, Any] = msgspec.to_builtins(why)
-    if why.details.get("worker") is not None and not may(caller, Act.READ_MACHINES):
-        shown["sentence"] = why.sentence.replace(f" on {why.details['worker']}", "")
-        shown["details"] = {**why.details, "worker": None}
+    for name, word, act in (("worker", "on", Act.READ_MACHINES), ("paused_by", "by", Act.OPERATE)):
+        if why.details.get(name) is not None and not may(caller, act):
+            shown["sentence"] = why.sentence.replace(f" {word} {why.details[name]}", "")
+            shown["details"] = {**why.details, name: None}
     return shown
 
 

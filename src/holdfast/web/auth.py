@@ -103,9 +103,9 @@ class Authenticator:
                 )
             return Caller(None, Role.SERVICE, "token:service_role", proof=Proof.TOKEN, expires=claims.expires)
         user = claims.subject
-        if user is None or not _storable(user):
+        actor = f"user:{user}"
+        if user is None or not _storable(actor):  # cut off, two users could become one
             raise Unauthenticated("The token does not say whose it is.")
-        actor = f"user:{user}"[:TENANT_CHARS_MAX]
         if settings.jwt_tenant_claim is None or settings.jwt_role_claim is None:
             tenant, role = await self._membership(request, user)
             return Caller(tenant, role, actor, user_id=user, proof=Proof.MEMBER, expires=claims.expires)
@@ -165,13 +165,14 @@ class Authenticator:
 
     async def require_some_way_in(self, host: str, dev: bool = False) -> None:
         """Closed by default: a server that nobody could log in to is a mistake, and not one to mend by opening it."""
-        if self._authenticate is not None or self._tokens.accepted or await self._hf.keys.any_valid():
-            return
-        if not (dev and cookies.is_loopback(host)):
+        if not (dev and cookies.is_loopback(host)) and not await self.has_some_way_in():
             raise ConfigError(
                 "Nobody could log in to this server: make a key with `holdfast keys create --tenant acme --role admin` "
                 "(or `--service`), set HOLDFAST_JWT_SECRET or HOLDFAST_JWKS_URL, or pass authenticate= to hf.asgi()."
             )
+
+    async def has_some_way_in(self) -> bool:
+        return self._authenticate is not None or self._tokens.accepted or await self._hf.keys.any_valid()
 
 
 def _key_caller(key: ValidKey) -> Caller:

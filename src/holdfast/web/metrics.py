@@ -20,15 +20,13 @@ from holdfast.stats import Stats, buckets_of
 from holdfast.store.protocol import Queue, Tally, WorkerRow
 from holdfast.tally import HISTOGRAMS, OUTCOMES, SUM
 from holdfast.web.access import Act, require
-from holdfast.web.cookies import is_loopback
 from holdfast.web.problems import answers
-from holdfast.web.routing import web_of
+from holdfast.web.routing import web_of, with_patience
 from holdfast.why import ALIVE_SECONDS
 
 CACHE_SECONDS = 10.0
 """However often it is scraped, the database is read no more often than this."""
 READ_SECONDS = 5.0
-FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 UNKNOWN_ROUTE = "(none)"
 
@@ -221,15 +219,9 @@ def install(app: FastAPI, hf: Holdfast) -> None:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **answers(401, 403)},
 )
 async def metrics(request: Request) -> Response:
-    """For Prometheus: the service role, and programs on this host; anybody where metrics_public is set."""
+    """For Prometheus: the service role; anybody where metrics_public is set."""
     web = web_of(request)
-    if not (web.hf.settings.metrics_public or _is_from_this_host(request)):
-        require(await web.authenticator.caller_of(request), Act.OPERATE)
+    if not web.hf.settings.metrics_public:
+        require(await with_patience(web, request, lambda: web.authenticator.caller_of(request)), Act.OPERATE)
     found: Any = request.app.state.metrics
     return Response(await found.text(), media_type=MEDIA_TYPE)
-
-
-def _is_from_this_host(request: Request) -> bool:
-    """A proxy on this host passes on what comes from anywhere; it says so in a header."""
-    host = request.client.host if request.client else None
-    return is_loopback(host) and not any(name in request.headers for name in FORWARDED)

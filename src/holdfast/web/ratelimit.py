@@ -6,11 +6,14 @@ process for itself: that is meant to keep a flood off the database, not to be ex
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import ipaddress
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from fastapi import Request, Response
 from starlette.exceptions import HTTPException
 
@@ -19,6 +22,7 @@ from holdfast.errors import RateLimited
 from holdfast.limits.rate import Subjects, Taken
 
 ADDRESSES_KNOWN_MAX = 10_000
+CALLERS_KNOWN_MAX = 10_000
 API_LIMIT = "api"
 
 WhoTakes = Callable[[Request], Subjects | Awaitable[Subjects]]
@@ -55,9 +59,51 @@ def rate_limit(hf: Holdfast, name: str, who: WhoTakes) -> Callable[[Request, Res
     return take
 
 
-async def limit_caller(hf: Holdfast, actor: str) -> Taken | None:
-    """For every request to Holdfast's own API, once the caller is known. Raises RateLimited; None where `api_rate` is 0."""
-    return (await hf.rate.take(API_LIMIT, user=actor)).require() if hf.settings.api_rate else None
+_NOTHING = (0, None)
+
+
+class CallerRate:
+    """For every request to Holdfast's own API, once the caller is known.
+
+    The database counts blocks of requests and not each of them, or a request that writes one row would write two: a caller
+    of several servers may get a block from each of them before the first is used up."""
+
+    def __init__(self, hf: Holdfast) -> None:
+        self._hf = hf
+        self._known: OrderedDict[str, tuple[int, Taken]] = OrderedDict()
+        """By caller: how many are left of the block that this process has taken for him, and how it was taken."""
+        self._taking = asyncio.Lock()
+
+    async def take(self, actor: str) -> Taken | None:
+        """Raises RateLimited; None where `api_rate` is 0."""
+        block = self._hf.rate.api_block
+        if not self._hf.settings.api_rate:
+            return None
+        if not self._known.get(actor, _NOTHING)[0]:
+            async with self._taking:  # one at a time: a crowd of requests would take a block each
+                if not self._known.get(actor, _NOTHING)[0]:
+                    self._known[actor] = (block, (await self._hf.rate.take(API_LIMIT, user=actor)).require())
+                    if len(self._known) > CALLERS_KNOWN_MAX:
+                        self._known.popitem(last=False)
+                return self._one_of(actor)
+        return self._one_of(actor)
+
+    def _one_of(self, actor: str) -> Taken:
+        left, taken = self._known[actor]
+        self._known[actor] = (left - 1, taken)
+        rate, block = self._hf.settings.api_rate, self._hf.rate.api_block
+        return msgspec.structs.replace(taken, limit=rate, remaining=taken.remaining * block + left - 1)
+
+
+def network_of(address: str) -> str:
+    """An IPv6 address by its network: whoever has one has 2^64 of them."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
+        return str(ipaddress.IPv6Network((found.packed[:8] + bytes(8), 64)))
+    return address
 
 
 class TokenBuckets:

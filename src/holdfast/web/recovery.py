@@ -18,7 +18,7 @@ from holdfast.processes.reaper import Reaper
 from holdfast.settings import Settings
 from holdfast.stats import orphans_of
 from holdfast.web.problems import answers
-from holdfast.web.routing import HoldfastDep
+from holdfast.web.routing import HoldfastDep, web_of, with_patience
 
 log = logging.getLogger("holdfast")
 
@@ -44,13 +44,20 @@ async def recover(
     upstash_signature: Annotated[str | None, Header(description="Made by QStash with its signing key.")] = None,
 ) -> Recovered:
     """One pass of the reaper. Any number of calls at once is harmless: each job is handled once."""
-    if not _key_is_right(hf.settings, x_internal_api_key):
-        _require_signature(hf.settings, upstash_signature, request, await request.body())
+    await with_patience(
+        web_of(request), request, lambda: _require_key_or_signature(request, hf.settings, x_internal_api_key, upstash_signature)
+    )
     report, _pruned = await Reaper(hf.store, hf.settings).one_pass()
     orphaned = sum((await orphans_of(hf.store)).values())
     if not report:  # else the pass itself has said so
         log.info("[RECOVERY] Requeued 0 stuck jobs, failed 0 exhausted jobs, started 0 machines for orphaned jobs")
     return Recovered(requeued=len(report.requeued), failed=len(report.failed), orphaned_jobs_found=orphaned, machines_started=0)
+
+
+async def _require_key_or_signature(request: Request, settings: Settings, key: str | None, signature: str | None) -> None:
+    if not _key_is_right(settings, key):
+        # A body is read only for whoever shows something that it could be checked against.
+        _require_signature(settings, signature, request, await request.body() if signature is not None else b"")
 
 
 def _key_is_right(settings: Settings, given: str | None) -> bool:

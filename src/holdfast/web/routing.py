@@ -22,7 +22,7 @@ from holdfast.web.access import Caller, Role
 from holdfast.web.auth import Authenticator
 from holdfast.web.idempotent import HEADER, METHODS, once
 from holdfast.web.problems import GUARDED_ROUTE
-from holdfast.web.ratelimit import TokenBuckets, limit_caller
+from holdfast.web.ratelimit import CallerRate, TokenBuckets, network_of
 
 
 @dataclasses.dataclass
@@ -35,8 +35,12 @@ class Web:
     """Set when the server goes down: open streams end."""
     strangers: TokenBuckets | None = None
     """By address: how often somebody may fail to say who he is before he is no longer listened to. In this process only."""
+    rate: CallerRate = dataclasses.field(init=False)
     streams: Counter[str] = dataclasses.field(default_factory=Counter)
     """How many each caller has open."""
+
+    def __post_init__(self) -> None:
+        self.rate = CallerRate(self.hf)
 
 
 def web_of(request: Request) -> Web:
@@ -62,7 +66,7 @@ class Guarded(APIRoute):
         async def guarded(request: Request) -> Response:
             web = web_of(request)
             caller = request.state.caller = await _known(web, request)
-            taken = await limit_caller(web.hf, caller.actor) if caller.role is not Role.SERVICE else None
+            taken = await web.rate.take(caller.actor) if caller.role is not Role.SERVICE else None
             if HEADER in request.headers and request.method in METHODS and not once_by_itself:
                 work = functools.partial(handle, request)
                 response = await once(web.hf, request, work, tenant=caller.tenant, caller=caller.actor, hide=hide)
@@ -81,7 +85,7 @@ async def _known(web: Web, request: Request) -> Caller:
 
 async def with_patience(web: Web, request: Request, ask: Callable[[], Awaitable[T]]) -> T:
     """Whoever fails to say who he is too often is not listened to for a while."""
-    address = request.client.host if request.client else ""
+    address = network_of(request.client.host) if request.client else ""
     wait = web.strangers.wait(address) if web.strangers else 0.0
     if wait:
         raise RateLimited(f"Too many failed attempts to log in from this address; try again in {wait:.0f} s.", wait)

@@ -15,6 +15,8 @@ from holdfast.errors import ConfigError
 from holdfast.processes.reaper import Reaper
 from holdfast.web.server import Server
 
+LOOPBACK = "127.0.0.1"
+PORT = 8080
 BACKLOG = 2048
 IDLE_CONNECTION_SECONDS = 75
 """Longer than the proxies in front keep theirs, so that they do not send into a connection that is just being closed."""
@@ -23,10 +25,11 @@ IDLE_CONNECTION_SECONDS = 75
 class _Uvicorn(uvicorn.Server):
     """Says where it listens, and tells open streams before it waits for them."""
 
-    def __init__(self, config: uvicorn.Config, app: Server, listens: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, app: Server, listens: Callable[[], None], supervised: bool) -> None:
         super().__init__(config)
         self._app = app
         self._listens = listens
+        self._supervised = supervised
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -36,8 +39,8 @@ class _Uvicorn(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """By the loop: uvicorn's own way raises them again at its end, and the process would die of what it has just obeyed."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop)
+        loop.add_signal_handler(signal.SIGTERM, self._stop)
+        loop.add_signal_handler(signal.SIGINT, (lambda: None) if self._supervised else self._stop)
         try:
             yield
         finally:
@@ -57,12 +60,39 @@ async def serve(hf: Holdfast, host: str, port: int, say: Callable[[str], None]) 
         app = hf.asgi()
         await app.state.web.authenticator.require_some_way_in(host)
         with _listen(host, port) as listening:
-            await _serve(hf, app, listening, say)
+            await _serve_beside_reaper(hf, app, listening, say)
     finally:
         await hf.aclose()
 
 
-async def _serve(hf: Holdfast, app: Server, listening: socket.socket, say: Callable[[str], None]) -> None:
+async def serve_for_development(hf: Holdfast, port: int | None, say: Callable[[str], None]) -> None:
+    """On this machine only, beside a reaper, under a supervisor that passes Ctrl+C on as SIGTERM. Without a port: the usual
+    one, or any that is free."""
+    try:
+        app = hf.asgi()
+        authenticator = app.state.web.authenticator
+        await authenticator.require_some_way_in(LOOPBACK, dev=True)
+        if not await authenticator.has_some_way_in():
+            say("Nobody can log in to the API yet: `holdfast keys create --service` makes a key.")
+        with _listen_where_free() if port is None else _listen(LOOPBACK, port) as listening:
+            await _serve(hf, app, listening, say, supervised=True)
+    finally:
+        await hf.aclose()
+
+
+async def _serve_beside_reaper(hf: Holdfast, app: Server, listening: socket.socket, say: Callable[[str], None]) -> None:
+    reaper = Reaper(hf.store, hf.settings)
+    reaping = asyncio.create_task(reaper.run(), name="holdfast reaper")
+    try:
+        await _serve(hf, app, listening, say)
+    finally:
+        reaper.stop()
+        await reaping
+
+
+async def _serve(
+    hf: Holdfast, app: Server, listening: socket.socket, say: Callable[[str], None], *, supervised: bool = False
+) -> None:
     host, port = listening.getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     config = uvicorn.Config(
@@ -75,13 +105,14 @@ async def _serve(hf: Holdfast, app: Server, listening: socket.socket, say: Calla
         timeout_keep_alive=IDLE_CONNECTION_SECONDS,
         timeout_graceful_shutdown=max(1, round(hf.settings.grace)),
     )
-    reaper = Reaper(hf.store, hf.settings)
-    reaping = asyncio.create_task(reaper.run(), name="holdfast reaper")
+    await _Uvicorn(config, app, lambda: say(f"Serving {address}"), supervised).serve([listening])
+
+
+def _listen_where_free() -> socket.socket:
     try:
-        await _Uvicorn(config, app, lambda: say(f"Serving {address}")).serve([listening])
-    finally:
-        reaper.stop()
-        await reaping
+        return _listen(LOOPBACK, PORT)
+    except ConfigError:
+        return _listen(LOOPBACK, 0)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -120,7 +120,7 @@ class KeySet:
         self._tried = time.monotonic()
         try:
             self._keys = usable_keys(await self._fetch())
-        except (httpx.HTTPError, ValueError, jwt.PyJWTError):
+        except (httpx.HTTPError, TimeoutError, ValueError, jwt.PyJWTError):
             # The issuer is away: the keys that were known go on to hold.
             if self._fetched is None:
                 raise self._unavailable() from None

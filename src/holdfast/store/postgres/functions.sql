@@ -578,6 +578,7 @@ END $$;
 -- [no, level, message, step, duration_ms, metadata, age]: their age in seconds, because a worker's clock may be off.
 -- FOR SHARE: a reaper that takes a job away waits for its lines, or makes us find nothing; it then numbers its own after them.
 -- The rows are locked in the order of their ids, like heartbeats and completions.
+-- A job that this very run completed, in the caller's own transaction, still takes the lines that were on their way.
 CREATE OR REPLACE FUNCTION holdfast.log_append_v1(p_ids uuid[], p_run_ids uuid[], p_lines text[], p_now timestamptz) RETURNS uuid[]
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -588,7 +589,7 @@ BEGIN
     FOR v_run IN
         SELECT j.id, j.run_id, j.tenant, j.project, said.lines
           FROM unnest(p_ids, p_run_ids, p_lines) AS said (id, run_id, lines)
-          JOIN holdfast.jobs j ON j.id = said.id AND j.run_id = said.run_id AND j.state = 'running'
+          JOIN holdfast.jobs j ON j.id = said.id AND j.run_id = said.run_id AND j.state IN ('running', 'completed')
          ORDER BY j.id FOR SHARE OF j
     LOOP
         v_taken := v_taken || v_run.run_id;
@@ -758,12 +759,12 @@ BEGIN
         IF p_tenant IS NULL THEN
             RETURN QUERY SELECT 'waiting', v_queue, count(*), 0::bigint, 0::bigint, extract(epoch FROM v_now - min(w.run_at))::double precision
               FROM (SELECT j.run_at FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue = v_queue
-                     ORDER BY j.queue, coalesce(j.tenant, ''), j.priority DESC, j.run_at LIMIT p_cap) AS w;
+                     LIMIT p_cap) AS w;
         ELSE
             RETURN QUERY SELECT 'waiting', v_queue, count(*), 0::bigint, 0::bigint, extract(epoch FROM v_now - min(w.run_at))::double precision
               FROM (SELECT j.run_at FROM holdfast.jobs j
                      WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue = v_queue AND coalesce(j.tenant, '') = p_tenant
-                     ORDER BY j.priority DESC, j.run_at LIMIT p_cap) AS w;
+                     ORDER BY j.queue, coalesce(j.tenant, ''), (~j.priority), j.run_at, j.seq LIMIT p_cap) AS w;
         END IF;
         SELECT min(j.queue) INTO v_queue FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue > v_queue;
     END LOOP;

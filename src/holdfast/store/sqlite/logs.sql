@@ -1,5 +1,6 @@
 -- name: log_lease
-SELECT tenant, project FROM holdfast_jobs WHERE id = :id AND run_id = :run_id AND state = 'running';
+-- Completed by this very run, in the caller's own transaction: its last lines are still on their way.
+SELECT tenant, project FROM holdfast_jobs WHERE id = :id AND run_id = :run_id AND state IN ('running', 'completed');
 
 -- name: log_insert
 INSERT INTO holdfast_logs (run_id, job_id, tenant, project, no, level, message, step, duration_ms, metadata, created_at)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from itertools import zip_longest
 from typing import Annotated, Any
 
 import msgspec
@@ -54,13 +55,21 @@ async def _changes(hf: Holdfast, tenant: str | None, after: int | None) -> Async
         except StorageUnavailable:
             await asyncio.sleep(POLL_SECONDS)
             continue
-        for job in sorted(found.values(), key=lambda job: (job.updated_at, job.id)):
-            moment = round(job.updated_at.timestamp() * MICROSECONDS)
-            missed = after is not None and moment > after
-            if (first and missed) or (not first and seen.get(job.id) != job):
-                yield event(_shown(job), id=moment)
+        changed = [
+            job
+            for job in sorted(found.values(), key=lambda job: (job.updated_at, job.id))
+            if (seen.get(job.id) != job if not first else after is not None and _moment(job) > after)
+        ]
+        for job, following in zip_longest(changed, changed[1:]):
+            # Of those that changed in one moment only the last one has an id: who leaves between them is told of all again.
+            last = following is None or _moment(following) != _moment(job)
+            yield event(_shown(job), id=_moment(job) if last else None)
         seen, first = found, False
         await asyncio.sleep(POLL_SECONDS)
+
+
+def _moment(job: Glance) -> int:
+    return round(job.updated_at.timestamp() * MICROSECONDS)
 
 
 async def _window(hf: Holdfast, tenant: str | None) -> dict[str, Glance]:

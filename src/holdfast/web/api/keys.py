@@ -12,11 +12,13 @@ from starlette.responses import Response
 
 from holdfast.errors import Forbidden
 from holdfast.roles import ROLES
+from holdfast.store.protocol import Transaction
 from holdfast.web.access import Act, Caller, require
 from holdfast.web.api.asked import CursorQuery, LimitQuery, TenantQuery
+from holdfast.web.idempotent import once_in_transaction
 from holdfast.web.models import Cursor, Name, Taken
 from holdfast.web.problems import answers
-from holdfast.web.routing import CallerDep, HoldfastDep, guarded_router, link, reply, scope
+from holdfast.web.routing import CallerDep, HoldfastDep, guarded_router, link, once_by_itself, reply, scope
 
 router = guarded_router("keys")
 
@@ -69,13 +71,17 @@ async def list_keys(
     response_model=MadeKey,
     responses={**answers(404), 201: {"headers": {"Location": {"schema": {"type": "string"}}}}},
 )
+@once_by_itself
 async def make_key(request: Request, body: NewKey, caller: CallerDep, hf: HoldfastDep) -> Response:
     require(caller, Act.MANAGE_KEYS)
     _require_own_role(caller, body.role)
-    made = await hf.keys.create(
-        tenant=scope(caller, body.tenant), role=body.role, expires=body.expires, name=body.name, by=caller.actor
-    )
-    return reply({**asdict(made.key), "secret": made.secret}, 201, {"Location": link(request, f"/keys/{made.key.id}")})
+    tenant = scope(caller, body.tenant)
+
+    async def work(tx: Transaction | None) -> Response:
+        made = await hf.keys.create(tenant=tenant, role=body.role, expires=body.expires, name=body.name, by=caller.actor, tx=tx)
+        return reply({**asdict(made.key), "secret": made.secret}, 201, {"Location": link(request, f"/keys/{made.key.id}")})
+
+    return await once_in_transaction(hf, request, work, tenant=caller.tenant, caller=caller.actor, hide=("secret",))
 
 
 @router.get("/keys/{key_id}", summary="A key", response_model=Key, responses=answers(404))

@@ -10,11 +10,13 @@ from fastapi import Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from holdfast.store.protocol import Transaction
 from holdfast.web.access import Act, require
 from holdfast.web.api.asked import CursorQuery, LimitQuery, TenantQuery, tenant_named
+from holdfast.web.idempotent import once_in_transaction
 from holdfast.web.models import Cursor, Name, Taken
 from holdfast.web.problems import answers
-from holdfast.web.routing import CallerDep, HoldfastDep, guarded_router, link, reply
+from holdfast.web.routing import CallerDep, HoldfastDep, guarded_router, link, once_by_itself, reply
 
 router = guarded_router("members")
 
@@ -59,12 +61,18 @@ async def list_members(
     response_model=Member,
     responses={**answers(404, 409), 201: {"headers": {"Location": {"schema": {"type": "string"}}}}},
 )
+@once_by_itself
 async def add_member(
     request: Request, body: NewMember, caller: CallerDep, hf: HoldfastDep, tenant: TenantQuery = None
 ) -> Response:
     require(caller, Act.MANAGE_MEMBERS)
-    added = await hf.members.add(tenant_named(caller, tenant), body.user_id, body.role, by=caller.actor)
-    return reply(added, 201, {"Location": link(request, f"/members/{quote(added.user_id, safe='')}")})
+    organization = tenant_named(caller, tenant)
+
+    async def work(tx: Transaction | None) -> Response:
+        added = await hf.members.add(organization, body.user_id, body.role, by=caller.actor, tx=tx)
+        return reply(added, 201, {"Location": link(request, f"/members/{quote(added.user_id, safe='')}")})
+
+    return await once_in_transaction(hf, request, work, tenant=caller.tenant, caller=caller.actor)
 
 
 @router.get("/members/{user_id:path}", summary="A member", response_model=Member, responses=answers(404))

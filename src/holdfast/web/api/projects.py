@@ -9,11 +9,13 @@ from fastapi import Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from holdfast.store.protocol import Transaction
 from holdfast.web.access import Act, require
 from holdfast.web.api.asked import CursorQuery, LimitQuery, TenantQuery, tenant_named
+from holdfast.web.idempotent import once_in_transaction
 from holdfast.web.models import Cursor, Name, Taken
 from holdfast.web.problems import answers
-from holdfast.web.routing import CallerDep, HoldfastDep, guarded_router, link, reply
+from holdfast.web.routing import CallerDep, HoldfastDep, guarded_router, link, once_by_itself, reply
 
 router = guarded_router("projects")
 
@@ -56,12 +58,18 @@ async def list_projects(
     response_model=Project,
     responses={**answers(404, 409), 201: {"headers": {"Location": {"schema": {"type": "string"}}}}},
 )
+@once_by_itself
 async def create_project(
     request: Request, body: NewProject, caller: CallerDep, hf: HoldfastDep, tenant: TenantQuery = None
 ) -> Response:
     require(caller, Act.MANAGE_PROJECTS)
-    made = await hf.projects.create(tenant_named(caller, tenant), body.id, name=body.name, by=caller.actor)
-    return reply(made, 201, {"Location": link(request, f"/projects/{quote(made.id, safe='')}")})
+    organization = tenant_named(caller, tenant)
+
+    async def work(tx: Transaction | None) -> Response:
+        made = await hf.projects.create(organization, body.id, name=body.name, by=caller.actor, tx=tx)
+        return reply(made, 201, {"Location": link(request, f"/projects/{quote(made.id, safe='')}")})
+
+    return await once_in_transaction(hf, request, work, tenant=caller.tenant, caller=caller.actor)
 
 
 @router.get("/projects/{project_id:path}", summary="A project", response_model=Project, responses=answers(404))
