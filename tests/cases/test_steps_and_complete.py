@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -322,3 +324,36 @@ async def test_complete_sync_refuses_an_async_connection(ledger: Holdfast) -> No
     job = await book.enqueue()
     await drain(ledger)
     assert await job.result(timeout=0) == "told" and await lines(ledger, job) == []
+
+
+async def test_a_transaction_that_completes_a_job_holds_up_nobody_elses_heartbeat(postgres_url: str) -> None:
+    """It has locked the job's row; the leases of the worker's other jobs are extended all the same. SQLite has one writer."""
+    hf = Holdfast(postgres_url, heartbeat=0.1, lease=30)
+    completed, beaten = asyncio.Event(), asyncio.Event()
+
+    @hf.task
+    async def complete_slowly() -> None:
+        async with hf.transaction() as tx:
+            await current().complete(tx=tx)
+            completed.set()
+            await beaten.wait()
+
+    @hf.task
+    async def go_on() -> None:
+        await beaten.wait()
+
+    jobs = [await complete_slowly.enqueue(), await go_on.enqueue()]
+    async with working(hf):
+        await completed.wait()
+        for _ in range(2):
+            before = (await hf.get(jobs[1].id)).last_heartbeat_at
+            await until(partial(_beaten_since, hf, jobs[1].id, before))
+        beaten.set()
+        for job in jobs:
+            await ends(hf, job)
+    await hf.aclose()
+
+
+async def _beaten_since(hf: Holdfast, job_id: str, moment: datetime | None) -> bool:
+    beaten = (await hf.get(job_id)).last_heartbeat_at
+    return beaten is not None and (moment is None or beaten > moment)

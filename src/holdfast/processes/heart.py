@@ -6,6 +6,7 @@ A task that blocks the event loop therefore keeps its lease; only C code that ho
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -21,6 +22,7 @@ from holdfast.store.protocol import Beat, Claimed, Held, Store, WorkerRow
 log = logging.getLogger("holdfast")
 
 LOOP_BLOCKED_SECONDS = 5.0
+LOCKED_ROW_SECONDS = 0.5
 STUCK_SECONDS = 5.0
 """How long after its deadline a run may take to let go before the heart takes its job away."""
 
@@ -101,18 +103,29 @@ class Heart:
 
     async def _beat(self) -> bool:
         body = self._body
-        beats = [Beat(a.claimed.id, run_id, a.claimed.lease_seconds) for run_id, a in list(body.running.items())]
+        running = list(body.running.items())
+        beats = [Beat(a.claimed.id, run_id, a.claimed.lease_seconds) for run_id, a in running if not a.completed_in_tx]
         try:
             if beats:
                 held = await body.store.lease_extend_if_held(beats)
                 body.loop.call_soon_threadsafe(body.beat_answered, beats, held)
             await body.store.worker_save(body.row())
+            for run_id, attempt in running:
+                if attempt.completed_in_tx:
+                    await self._beat_alone(Beat(attempt.claimed.id, run_id, attempt.claimed.lease_seconds))
             return True
         except StorageError as error:
             log.warning("A heartbeat did not reach the database: %s", error)
             return False
         except RuntimeError:
             return True  # the worker's loop is closed: we are about to be stopped
+
+    async def _beat_alone(self, beat: Beat) -> None:
+        """A run that completes in the task's own transaction: its row is locked until that ends. Nobody else can take it
+        meanwhile, so this beat need not arrive; but the others' must not wait for it."""
+        with contextlib.suppress(TimeoutError):
+            held = await asyncio.wait_for(self._body.store.lease_extend_if_held([beat]), LOCKED_ROW_SECONDS)
+            self._body.loop.call_soon_threadsafe(self._body.beat_answered, [beat], held)
 
     def _look_at_the_loop(self) -> None:
         """Says so when a task blocks the event loop: everything else in this worker waits for it."""
