@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import reprlib
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
 
 from holdfast import codec, prune, reading
 from holdfast import reap as rescue
@@ -16,9 +16,8 @@ from holdfast.database_url import parse_database_url
 from holdfast.enqueue import Door
 from holdfast.errors import ConfigError, InvalidOption, UnknownTask
 from holdfast.extension import Extension
-from holdfast.follow import Hubs, batches
-from holdfast.ids import is_uuid
-from holdfast.job import Event, Job, LogLine, Run
+from holdfast.follow import Hubs
+from holdfast.job import Job
 from holdfast.limits.idempotency import Idempotency
 from holdfast.limits.rate import Rates
 from holdfast.people.keys import Keys
@@ -28,22 +27,17 @@ from holdfast.portal import Portal
 from holdfast.processes.worker import Worker, WorkerEnd
 from holdfast.redact import add_pattern
 from holdfast.settings import Settings, load_settings
-from holdfast.stats import Stats, stats_of
-from holdfast.store.protocol import Store, Transaction, WorkerRow
+from holdfast.store.protocol import Store, Transaction
+from holdfast.sync_twins import SyncTwins
 from holdfast.task import JobSpec, Task, TaskMaker
 from holdfast.tenants import Plans, Queues, Tenants
-from holdfast.why import Why, why_job, why_tenant
 
 if TYPE_CHECKING:
     from holdfast.web.auth import Authenticate
     from holdfast.web.server import Server
 
-T = TypeVar("T")
 
-LIST_MAX = 200
-
-
-class Holdfast:
+class Holdfast(SyncTwins):
     """A queue in a database, and the tasks that this program knows. Making one touches nothing."""
 
     def __init__(self, url: str | None = None, *, clock: DatabaseClock | None = None, **settings: Any) -> None:
@@ -166,93 +160,6 @@ class Holdfast:
             if job.task.app is not self:
                 raise UnknownTask(f"Task {job.task.name} belongs to another Holdfast object.")
 
-    # -- look and act --------------------------------------------------------------------------------------------------
-
-    async def get(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
-        """`tenant`, here and below: only if it is this tenant's; else there is no such job."""
-        return self._ours(await self.store.job_get(reading.known_form(job_id), tenant=tenant))
-
-    async def jobs(self, *, cursor: str | None = None, limit: int = 50, **where: Any) -> list[Job[Any]]:
-        """Newest first. `where`: state, queue, task, tenant, project, tag, after, before."""
-        if not 1 <= limit <= LIST_MAX:
-            raise InvalidOption(f"limit must lie between 1 and {LIST_MAX}, not {limit}")
-        wanted = reading.job_filter(where)
-        if cursor is not None and not is_uuid(cursor):
-            raise InvalidOption(f"cursor must be the id of a job, not {reprlib.repr(cursor)}")
-        return [self._ours(job) for job in await self.store.job_list(wanted, cursor=cursor, limit=limit)]
-
-    async def runs(self, job_id: str, *, tenant: str | None = None) -> list[Run]:
-        """Every attempt, newest first."""
-        return await self.store.run_list(reading.known_form(job_id), tenant=tenant)
-
-    async def events(
-        self, job_id: str | None = None, *, tenant: str | None = None, before: int | None = None, limit: int = 50
-    ) -> list[Event]:
-        """All of one job, oldest first; without a job those of a tenant or of everybody, newest first and by pages, where
-        `before` is the id of the last one seen."""
-        if job_id is not None:
-            if tenant is not None or before is not None:
-                raise InvalidOption("events takes a job, or a tenant and pages; not both")
-            return await reading.events_of_job(self.store, job_id)
-        return await reading.events(self.store, tenant, before, limit)
-
-    async def logs(
-        self,
-        run_id: str,
-        *,
-        after: int = 0,
-        before: int | None = None,
-        levels: Sequence[str] = (),
-        step: str | None = None,
-        search: str | None = None,
-        newest: bool = False,
-        limit: int = 1000,
-    ) -> list[LogLine]:
-        """Lines of one run by number: the first `limit` that match, or with `newest` the last ones. `after` and `before` are
-        numbers, `search` is plain text in whatever case."""
-        where = reading.log_filter(after=after, before=before, levels=levels, step=step, search=search)
-        return await reading.logs(self.store, run_id, where, newest, limit)
-
-    async def follow(self, job_id: str, *, run_no: int | None = None, after: int = 0) -> AsyncGenerator[LogLine, None]:
-        """Lines as they are written: of one run until its end, or of the newest run and all later ones until the job ends.
-        `after` is the number of the last line seen, so that a reader who comes back misses none and sees none twice."""
-        start = reading.log_filter(after=after).after
-        async with aclosing(batches(self._hubs, self.store, reading.known_form(job_id), run_no, start)) as found:
-            async for lines in found:
-                for line in lines:
-                    yield line
-
-    async def why(self, job_id: str) -> Why:
-        """What holds this job, in one sentence."""
-        return await why_job(self.store, reading.known_form(job_id), self.clock.now())
-
-    async def why_tenant(self, tenant: str) -> Why:
-        """What holds this tenant's jobs, in one sentence."""
-        return await why_tenant(self.store, tenant)
-
-    async def stats(self, *, tenant: str | None = None) -> Stats:
-        """What waits and runs, how fast, and what needs attention; of one tenant, or of all."""
-        return await stats_of(self.store, self.settings, reading.text("tenant", tenant))
-
-    async def workers(self) -> list[WorkerRow]:
-        return await self.store.worker_list()
-
-    async def cancel(self, job_id: str, *, by: str | None = None, tenant: str | None = None) -> Job[Any]:
-        """A queued job is cancelled at once; a running one is asked to stop and is *cancelling* until it does."""
-        return self._ours(await self.store.job_cancel(reading.known_form(job_id), reading.person(by), tenant=tenant))
-
-    async def retry(self, job_id: str, *, by: str | None = None, tenant: str | None = None) -> Job[Any]:
-        """Queue a failed or cancelled job anew; its attempts start again at 0, its history stays."""
-        return self._ours(await self.store.job_retry_if_ended(reading.known_form(job_id), reading.person(by), tenant=tenant))
-
-    async def wait_for_result(self, job_id: str, *, timeout: float | None = None) -> Any:
-        """What the task returned; raises JobFailed, JobCancelled or ResultTimeout."""
-        return await reading.wait_for_result(self.store, job_id, timeout)
-
-    def _ours(self, job: Job[Any]) -> Job[Any]:
-        job._app = self
-        return job
-
     # -- work ----------------------------------------------------------------------------------------------------------
 
     def worker(
@@ -323,54 +230,15 @@ class Holdfast:
 
         return make_app(self, Authenticator(self, authenticate))
 
-    # -- the same for sync programs ------------------------------------------------------------------------------------
-
-    def call_sync(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._portal.call(work)
+    # -- for sync programs; most twins are in sync_twins.py --------------------------------------------------------------
 
     def migrate_sync(self) -> list[str]:
         return self.call_sync(self.migrate())
-
-    def get_sync(self, job_id: str) -> Job[Any]:
-        return self.call_sync(self.get(job_id))
-
-    def jobs_sync(self, *, cursor: str | None = None, limit: int = 50, **where: Any) -> list[Job[Any]]:
-        return self.call_sync(self.jobs(cursor=cursor, limit=limit, **where))
-
-    def cancel_sync(self, job_id: str, *, by: str | None = None) -> Job[Any]:
-        return self.call_sync(self.cancel(job_id, by=by))
-
-    def retry_sync(self, job_id: str, *, by: str | None = None) -> Job[Any]:
-        return self.call_sync(self.retry(job_id, by=by))
-
-    def wait_for_result_sync(self, job_id: str, *, timeout: float | None = None) -> Any:
-        return self.call_sync(self.wait_for_result(job_id, timeout=timeout))
-
-    def events_sync(self, job_id: str | None = None, **where: Any) -> list[Event]:
-        return self.call_sync(self.events(job_id, **where))
-
-    def logs_sync(self, run_id: str, **where: Any) -> list[LogLine]:
-        return self.call_sync(self.logs(run_id, **where))
-
-    def follow_sync(self, job_id: str, *, run_no: int | None = None, after: int = 0) -> Iterator[LogLine]:
-        lines = self.follow(job_id, run_no=run_no, after=after)
-
-        async def next_line() -> LogLine | None:
-            return await anext(lines, None)
-
-        try:
-            while (line := self.call_sync(next_line())) is not None:
-                yield line
-        finally:
-            self.call_sync(lines.aclose())
 
     def run_worker_sync(
         self, *, queues: Sequence[str] | None = None, concurrency: int = 10, exit_when_idle: float | None = None
     ) -> WorkerEnd:
         return self.call_sync(self.run_worker(queues=queues, concurrency=concurrency, exit_when_idle=exit_when_idle))
-
-    def why_sync(self, job_id: str) -> Why:
-        return self.call_sync(self.why(job_id))
 
     def reap_sync(self) -> rescue.ReapReport:
         return self.call_sync(self.reap())

@@ -15,10 +15,11 @@ from holdfast.errors import DuplicateJob, InvalidOption
 from holdfast.ids import new_job_id, new_run_id
 from holdfast.job import Job, State
 from holdfast.limits.depth import DepthGuard
+from holdfast.options import TaskSpec
 from holdfast.redact import redact, redact_value
 from holdfast.settings import Settings
 from holdfast.store.protocol import Depth, Inserted, NewJob, Store
-from holdfast.task import JobSpec, TaskSpec
+from holdfast.task import JobSpec
 from holdfast.tx import Caller, caller_of
 
 

@@ -23,11 +23,11 @@ from holdfast.errors import (
     Snooze,
     StorageUnavailable,
 )
+from holdfast.options import TaskSpec
 from holdfast.redact import redact
 from holdfast.runlog.text import shown, storable
 from holdfast.settings import Settings
 from holdfast.store.protocol import Beat, Claimed, Completion, Departure, Leaving, Store
-from holdfast.task import TaskSpec
 
 log = logging.getLogger("holdfast")
 

@@ -1,4 +1,4 @@
-"""Tasks: a function, its options, its typed arguments, and when a failed attempt is tried again."""
+"""Tasks: a function, its options and its typed arguments."""
 
 from __future__ import annotations
 
@@ -7,117 +7,18 @@ import functools
 import inspect
 import reprlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 import msgspec
 from msgspec.structs import asdict
 
 from holdfast import codec
-from holdfast.errors import ConfigError, HoldfastError, InvalidArguments, InvalidOption, PayloadTooLarge
+from holdfast.errors import ConfigError, InvalidArguments, InvalidOption, PayloadTooLarge
 from holdfast.job import Job
+from holdfast.options import EnqueueOptions, JobOptions, TaskOptions, TaskSpec, job_options, task_spec
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
-
-NAME_CHARS_MAX = 200
-KEY_CHARS_MAX = 500
-TAGS_MAX = 50
-TAG_CHARS_MAX = 100
-META_BYTES_MAX = 64 * 1024
-ATTEMPTS_MAX = 1000
-ALIASES_MAX = PERMANENT_MAX = 100
-
-Backoff = tuple[float, ...] | Callable[[int], float]
-
-
-class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task's decorator said. None means: as configured."""
-
-    name: str
-    aliases: tuple[str, ...] = ()
-    queue: str = "default"
-    priority: int = 0
-    max_attempts: int | None = None
-    backoff: Backoff | None = None
-    timeout: float | None = None
-    expected: float | None = None
-    lease: float | None = None
-    isolate: bool | None = None
-    memory: int | None = None
-    cancel: Literal["cooperative", "immediate"] = "cooperative"
-    permanent: tuple[type[BaseException], ...] = ()
-    order_on_failure: Literal["skip", "block"] = "skip"
-    noun: str | None = None
-    rate: str | None = None
-    on_rate_limited: Literal["fail", "wait"] = "fail"
-    expose: Literal["member", "admin", "owner"] | None = None
-    capture: tuple[str, ...] = ("logging",)
-    private: bool = False
-
-
-class TaskOptions(TypedDict, total=False):
-    """The keywords of `hf.task(…)`."""
-
-    name: str
-    aliases: Sequence[str]
-    queue: str
-    priority: int
-    max_attempts: int | None
-    backoff: Sequence[float] | Callable[[int], float] | None
-    timeout: float | None
-    expected: float | None
-    lease: float | None
-    isolate: bool | None
-    memory: int | None
-    cancel: Literal["cooperative", "immediate"]
-    permanent: Sequence[type[BaseException]]
-    order_on_failure: Literal["skip", "block"]
-    noun: str | None
-    rate: str | None
-    on_rate_limited: Literal["fail", "wait"]
-    expose: Literal["member", "admin", "owner"] | None
-    capture: Sequence[Literal["logging", "debug", "print"]]
-    private: bool
-
-
-class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What one enqueue said beside the arguments, checked. None means: as the task says."""
-
-    tenant: str | None = None
-    project: str | None = None
-    actor: str | None = None
-    priority: int | None = None
-    delay: float | None = None
-    run_at: datetime | None = None
-    unique: str | None = None
-    on_duplicate: Literal["return", "raise"] = "return"
-    order: str | None = None
-    tags: list[str] | None = None
-    meta: dict[str, Any] | None = None
-    max_attempts: int | None = None
-    queue: str | None = None
-    enqueued_by: str | None = None
-
-
-class EnqueueOptions(TypedDict, total=False):
-    """The keywords of `task.options(…)`."""
-
-    tenant: str | None
-    project: str | None
-    actor: str | None
-    priority: int | None
-    delay: float | None
-    run_at: datetime | None
-    unique: str | None
-    on_duplicate: Literal["return", "raise"]
-    order: str | None
-    tags: Sequence[str] | None
-    meta: Mapping[str, Any] | None
-    max_attempts: int | None
-    queue: str | None
-    tx: Any
-    enqueued_by: str | None
 
 
 class JobSpec(msgspec.Struct, Generic[R], frozen=True):
@@ -324,7 +225,7 @@ def make_task(app: TaskApp, fn: Callable[..., Any], **options: Unpack[TaskOption
         raise ConfigError(f"{label}: {error}") from None
     if name is None or name == "<lambda>":
         raise ConfigError(f"{label}: this function has no name of its own; give the task one with name=…")
-    spec = TaskSpec(**_checked(given, _TASK_CHECKS, label, ConfigError))
+    spec = task_spec(label, given)
     if spec.isolate and not codec.is_importable(fn):
         raise ConfigError(f"{label}: isolate needs a function that another process can import; define it at module level")
     if spec.memory is not None and not _isolated(fn, spec):
@@ -332,63 +233,7 @@ def make_task(app: TaskApp, fn: Callable[..., Any], **options: Unpack[TaskOption
     return (AsyncTask if codec.is_async(fn) else SyncTask)(app, fn, spec)
 
 
-def job_options(task_name: str, given: dict[str, Any]) -> JobOptions:
-    """Checked options for one job; InvalidOption where one of them cannot work."""
-    options = JobOptions(**_checked(given, _JOB_CHECKS, task_name, InvalidOption))
-    if options.delay is not None and options.run_at is not None:
-        raise InvalidOption(f"{task_name}: delay and run_at exclude each other; give one of them")
-    return options
-
-
 def _isolated(fn: Callable[..., Any], spec: TaskSpec) -> bool:
     if spec.isolate is None:
         return spec.timeout is not None and not codec.is_async(fn) and codec.is_importable(fn)
     return spec.isolate
-
-
-def _checked(given: dict[str, Any], checks: dict[str, codec.Check], label: str, error: type[HoldfastError]) -> dict[str, Any]:
-    kept = {}
-    for option, value in given.items():
-        if option not in checks:
-            raise error(f"{label}: there is no option {option}; the options are {', '.join(checks)}")
-        if value is not None:
-            try:
-                kept[option] = checks[option](value)
-            except ValueError as wrong:
-                raise error(f"{label}: {option} must be {wrong}, not {reprlib.repr(value)}") from None
-    return kept
-
-
-_waits = codec.several(codec.seconds(0.0), 1, ATTEMPTS_MAX)
-_tags = codec.several(codec.text(TAG_CHARS_MAX), 0, TAGS_MAX)
-_name = codec.text(NAME_CHARS_MAX)
-_attempts = codec.whole(1, ATTEMPTS_MAX)
-_int32 = codec.whole(-(2**31), 2**31 - 1)
-
-_TASK_CHECKS: dict[str, codec.Check] = {
-    **dict.fromkeys(("name", "queue", "noun", "rate"), _name),
-    **dict.fromkeys(("timeout", "expected", "lease"), codec.seconds(0.001)),
-    "aliases": codec.several(_name, 0, ALIASES_MAX),
-    "priority": _int32,
-    "max_attempts": _attempts,
-    "backoff": lambda value: value if callable(value) else _waits(value),
-    **dict.fromkeys(("isolate", "private"), codec.one_of(True, False)),
-    "memory": codec.whole(1, 2**63 - 1),
-    "cancel": codec.one_of("cooperative", "immediate"),
-    "permanent": codec.several(codec.exception_type, 0, PERMANENT_MAX),
-    "on_rate_limited": codec.one_of("fail", "wait"),
-    "order_on_failure": codec.one_of("skip", "block"),
-    "expose": codec.one_of("member", "admin", "owner"),
-    "capture": codec.several(codec.one_of("logging", "debug", "print"), 0, 3),
-}
-_JOB_CHECKS: dict[str, codec.Check] = {
-    **dict.fromkeys(("tenant", "project", "actor", "queue", "enqueued_by"), _name),
-    **dict.fromkeys(("unique", "order"), codec.text(KEY_CHARS_MAX)),
-    "priority": _int32,
-    "max_attempts": _attempts,
-    "delay": codec.seconds(0.0),
-    "run_at": codec.moment,
-    "on_duplicate": codec.one_of("return", "raise"),
-    "tags": lambda value: list(_tags(value)),
-    "meta": codec.json_object(META_BYTES_MAX),
-}

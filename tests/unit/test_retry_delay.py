@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.finish import retry_delay
-from holdfast.task import TaskSpec
+from holdfast.options import TaskSpec
 
 
 def delays(backoff: Any, attempts: Sequence[int]) -> list[float]:

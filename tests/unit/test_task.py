@@ -13,7 +13,8 @@ import pytest
 
 from holdfast.errors import ConfigError, InvalidArguments, InvalidOption, PayloadTooLarge
 from holdfast.job import Job, State
-from holdfast.task import JobOptions, JobSpec, Task, TaskMaker, TaskSpec, make_task
+from holdfast.options import JobOptions, TaskSpec
+from holdfast.task import JobSpec, Task, TaskMaker, make_task
 
 
 class RecordingApp:

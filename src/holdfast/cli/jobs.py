@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from holdfast.app import LIST_MAX, Holdfast
+from holdfast.app import Holdfast
 from holdfast.cli.call import Call, Group
 from holdfast.cli.failures import OK, describe, exit_code_of, report
 from holdfast.cli.logs import logs
@@ -16,6 +16,7 @@ from holdfast.cli.shared import tell_why, with_app
 from holdfast.errors import HoldfastError
 from holdfast.ids import is_uuid
 from holdfast.job import Job, LogLine, Run, State
+from holdfast.looking import LIST_MAX
 
 LAST_LINES = 20
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from holdfast.app import LIST_MAX, Holdfast
+from holdfast.app import Holdfast
 from holdfast.cli.call import Call, Group
 from holdfast.cli.output import print_json, say
 from holdfast.cli.shared import by_option, name, number_or, tell_why, with_app
+from holdfast.looking import LIST_MAX
 from holdfast.store.protocol import UNCHANGED, Depth, Tenant, Unchanged
 from holdfast.why import Why
 

@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS holdfast.migrations (
 """
 
 MIGRATIONS = load_migrations(_PACKAGE)
-VERSION = len(MIGRATIONS)
+VERSION = max(number for number, _, _ in MIGRATIONS)
 
 
 async def migrate(connections: Connections) -> list[str]:

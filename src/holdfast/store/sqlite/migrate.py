@@ -14,7 +14,7 @@ from holdfast.store.sqlite.connection import MEMORY, require_folder
 from holdfast.store.sqlite.session import Session
 
 MIGRATIONS = load_migrations("holdfast.store.sqlite")
-VERSION = len(MIGRATIONS)
+VERSION = max(number for number, _, _ in MIGRATIONS)
 
 
 def migrate(session: Session, path: str) -> list[str]:
