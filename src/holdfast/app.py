@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
-from holdfast import codec, prune, reading
+from holdfast import codec, prune
 from holdfast import reap as rescue
+from holdfast.claim import check_queues
 from holdfast.clock import DatabaseClock
 from holdfast.console import guard_log
 from holdfast.database_url import parse_database_url
@@ -165,7 +166,7 @@ class Holdfast(SyncTwins):
     def worker(
         self,
         *,
-        queues: Sequence[str] | None = None,
+        queues: Sequence[str] | Mapping[str, int] | None = None,
         concurrency: int = 10,
         exit_when_idle: float | None = None,
         reap: bool = True,
@@ -177,14 +178,10 @@ class Holdfast(SyncTwins):
             exit_when_idle = None if exit_when_idle is None else codec.seconds(0.0)(exit_when_idle)
         except ValueError as wrong:
             raise InvalidOption(f"exit_when_idle must be {wrong}, not {reprlib.repr(exit_when_idle)}") from None
-        if isinstance(queues, str):
-            raise InvalidOption(f"queues must be a list such as [{queues!r}]")
-        for queue in queues or ():
-            reading.text("a queue", queue)
+        wanted = check_queues(queues) or sorted({task.spec.queue for task in self.tasks.values()}) or ["default"]
         for task in self.tasks.values():
             if task.spec.rate is not None:
                 self.rate.named(task.spec.rate)  # better now than at its first job
-        wanted = list(queues) if queues else sorted({task.spec.queue for task in self.tasks.values()}) or ["default"]
         return Worker(
             self,
             self.settings,
@@ -199,12 +196,13 @@ class Holdfast(SyncTwins):
     async def run_worker(
         self,
         *,
-        queues: Sequence[str] | None = None,
+        queues: Sequence[str] | Mapping[str, int] | None = None,
         concurrency: int = 10,
         exit_when_idle: float | None = None,
         reap: bool = True,
     ) -> WorkerEnd:
-        """Work in this process. `exit_when_idle=0.0` returns when nothing is left to do now, None runs until stopped."""
+        """Work in this process. `exit_when_idle=0.0` returns when nothing is left to do now, None runs until stopped.
+        `queues`: a list, the first one first; or weights such as `{"mail": 3, "reports": 1}`."""
         worker = self.worker(queues=queues, concurrency=concurrency, exit_when_idle=exit_when_idle, reap=reap)
         self._workers.add(worker)
         try:
@@ -236,7 +234,11 @@ class Holdfast(SyncTwins):
         return self.call_sync(self.migrate())
 
     def run_worker_sync(
-        self, *, queues: Sequence[str] | None = None, concurrency: int = 10, exit_when_idle: float | None = None
+        self,
+        *,
+        queues: Sequence[str] | Mapping[str, int] | None = None,
+        concurrency: int = 10,
+        exit_when_idle: float | None = None,
     ) -> WorkerEnd:
         return self.call_sync(self.run_worker(queues=queues, concurrency=concurrency, exit_when_idle=exit_when_idle))
 

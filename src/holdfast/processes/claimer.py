@@ -8,7 +8,7 @@ import logging
 import random
 from typing import Protocol
 
-from holdfast.claim import Pace, Poll, Rotation
+from holdfast.claim import Pace, Poll, QueueOrder, Rotation
 from holdfast.errors import StorageError
 from holdfast.settings import Settings
 from holdfast.store.protocol import Beat, Claim, Claimed, Store
@@ -44,16 +44,16 @@ class Claimer:
         body: Body,
         *,
         machine_id: str | None,
-        queues: list[str],
+        order: QueueOrder,
         tasks: list[str],
         concurrency: int,
         exit_when_idle: float | None,
     ) -> None:
         self.pace = Pace(concurrency)
-        self.rotation = Rotation(queues)
+        self.rotation = Rotation(order.names)
         self._body = body
         self._machine_id = machine_id
-        self._queues = queues
+        self._order = order
         self._tasks = tasks
         self._concurrency = concurrency
         self._exit_when_idle = exit_when_idle
@@ -138,7 +138,7 @@ class Claimer:
             claim = await self._body.store.job_claim(
                 worker=self._body.id,
                 machine=self._machine_id,
-                queues=self._queues,
+                queues=self._order.next(),
                 tasks=self._tasks,
                 limit=room,
                 cursors=self.rotation.cursors,
@@ -165,7 +165,8 @@ class Claimer:
 
     async def _wait(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._woken.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
         except TimeoutError:
             self.rotation.look_everywhere()
 
