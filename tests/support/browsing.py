@@ -31,7 +31,7 @@ class Complaints:
     """What a browser says against our pages: errors in its console, errors of scripts, requests to other hosts."""
 
     def __init__(self, context: BrowserContext, base: str) -> None:
-        self._base = base
+        self._bases: tuple[str, ...] = (f"{base}/",)
         self._allowed: tuple[str, ...] = ()
         self._said: list[str] = []
         context.on("console", lambda message: self._hear(message.type in ("error", "warning"), "console", message.text))
@@ -42,6 +42,10 @@ class Complaints:
         """A test that cuts the line expects the browser to say so."""
         self._allowed += parts
 
+    def also_at(self, base: str) -> None:
+        """The server has another address too."""
+        self._bases += (f"{base}/",)
+
     def all(self) -> list[str]:
         return [said for said in self._said if not any(part in said for part in self._allowed)]
 
@@ -50,7 +54,7 @@ class Complaints:
             self._said.append(f"{what}: {text}")
 
     def _is_foreign(self, url: str) -> bool:
-        return not url.startswith((self._base + "/", "data:", "blob:", "about:"))
+        return not url.startswith((*self._bases, "data:", "blob:", "about:"))
 
 
 @cache

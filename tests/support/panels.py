@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 from collections import defaultdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -15,8 +15,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast import Abort, Holdfast, RetryLater, current
+from tests.support.browsing import seen
 from tests.support.served import Served
 from tests.support.source import PACKAGE
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 STATIC = PACKAGE / "web" / "dashboard" / "static"
 POLICY = (
@@ -121,3 +125,25 @@ class Talk:
     async def _put(self, words: list[tuple[str, str, dict[str, Any]]]) -> None:
         for word in words:
             _waiting_words[self.name].put_nowait(word)
+
+
+def open_panel(page: Page, job: str, *, base: str = "", hash: str = "", **attributes: str | int) -> None:
+    """The panel's page, once its first lines are there; `data_poll=1` becomes the attribute `data-poll`."""
+    query = "&".join(f"{name.replace('_', '-')}={value}" for name, value in attributes.items())
+    page.goto(f"{base}/test/panel/{job}?{query}{hash}")
+    until_panel(page, "ready", "")
+
+
+def until_panel(page: Page, name: str, value: str) -> None:
+    """Until the element says so in one of its data attributes."""
+    seen(page, "([name, value]) => document.querySelector('log-view')?.dataset[name] === value", [name, value])
+
+
+def messages(page: Page) -> list[str]:
+    found: list[str] = page.evaluate("() => [...document.querySelectorAll('.lv-msg')].map(one => one.textContent)")
+    return found
+
+
+def until_messages(page: Page, count: int) -> list[str]:
+    seen(page, "count => document.querySelectorAll('.lv-msg').length >= count", count)
+    return messages(page)

@@ -139,14 +139,12 @@ export class Feed {
 
   async #poll() {
     try {
-      let refused = await this.#read();
-      if (refused) return refused;
       const answer = await this.#get(this.runs);
       if (!answer.ok) return await refusal(answer);
       const run = (await answer.json()).items.find((one) => one.run_no === this.run);
-      if (!run || run.outcome === "running") return null;
-      refused = await this.#read();
-      return refused ?? "ended";
+      if (!run) return null; // it has not begun
+      const refused = await this.#read();
+      return refused ?? (run.outcome === "running" ? null : "ended");
     } catch {
       return null;
     }
@@ -155,7 +153,6 @@ export class Feed {
   async #read() {
     for (;;) {
       const answer = await this.#get(`${this.lines}?after=${this.after}&limit=${PAGE}`);
-      if (answer.status === 404 && (await codeOf(answer.clone())) === "run_not_found") return null; // it has not begun
       if (!answer.ok) return await refusal(answer);
       const page = await answer.json();
       this.#take(page.items);

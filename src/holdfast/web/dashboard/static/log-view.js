@@ -288,6 +288,7 @@ class LogView extends HTMLElement {
   }
 
   async #page(more, filtered = true) {
+    if (!this.#thisRun && this.#job.run_no < this.#run) return []; // it has not begun
     const query = filtered ? this.#query({ limit: PAGE, ...more }) : new URLSearchParams({ limit: PAGE, ...more });
     const answer = await this.#ask(`${this.#address}/runs/${this.#run}/logs?${query}`);
     return answer ? (await answer.json()).items : [];
@@ -458,7 +459,8 @@ class LogView extends HTMLElement {
     const state = run ? run.outcome : ENDED.has(job.state) ? job.state : "queued";
     const status = job.status === "cancelling" && state === "running" ? "cancelling" : state;
     this.dataset.outcome = state;
-    this.#$(".lv-state").textContent = status === "queued" ? "waiting" : (status === "lost" ? "worker lost" : status);
+    const word = { queued: "waiting", lost: "worker lost", released: "given back" }[status] ?? status;
+    this.#$(".lv-state").textContent = word[0].toUpperCase() + word.slice(1);
     this.#$(".lv-scroll").setAttribute("aria-label", `Log of attempt ${this.#run}`);
     this.#paintRuns();
     this.#tick();
