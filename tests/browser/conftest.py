@@ -66,7 +66,7 @@ def served(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> I
 
     path = tmp_path_factory.mktemp("served") / "holdfast.db"
     shutil.copyfile(sqlite_template, path)
-    server = Served(f"sqlite:///{path}", with_panel_pages, stream_check=0.5, api_rate=0)
+    server = Served(f"sqlite:///{path}", with_panel_pages, stream_check=0.5, api_rate=0, grace=1)
     server.run(server.hf.tenants.set("acme", limit=50, queue_depth=1000))
     yield server
     server.close()

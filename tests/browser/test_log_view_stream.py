@@ -14,7 +14,7 @@ from tests.support.proxy import Proxy
 from tests.support.waiting import until_sync
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
+    from playwright.sync_api import BrowserContext, Page, Route
 
     from tests.support.served import Served
 
@@ -115,6 +115,25 @@ def test_eight_tabs_of_one_job_share_a_stream(page: Page, served: Served) -> Non
     for tab in tabs:
         tab.close()
     until_sync(lambda: served.streams() == 0, 30)
+    talk.end()
+
+
+def test_a_tab_that_comes_late_gets_what_the_others_have(page: Page, served: Served) -> None:
+    """The shared stream is ahead of what a new tab has read: the lines between are read, and all stand there once."""
+    talk = Talk(served, "late")
+    talk.say("1", "2", "3", "4")
+    open_panel(page, talk.id)
+    until_messages(page, 4)
+    late = page.context.new_page()
+
+    def stale(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={"items": answer.json()["items"][:1], "next_after": None})
+
+    late.route("**/logs?**newest**", stale, times=1)
+    open_panel(late, talk.id)
+    talk.say("5")
+    assert until_messages(late, 5) == ["1", "2", "3", "4", "5"]
     talk.end()
 
 

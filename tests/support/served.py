@@ -40,7 +40,7 @@ class Served:
         app = self._around(hf, self.app) if self._around else self.app
         config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2)
         self._server = uvicorn.Server(config)
-        self._serving = asyncio.ensure_future(self._server._serve([self._listening]))  # `serve` would take the signals
+        self._serving = asyncio.ensure_future(self._server.serve([self._listening]))
         return hf
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
