@@ -162,6 +162,7 @@ def explain(error: Exception) -> str:
 
 Check = Callable[[Any], Any]
 SECONDS_MAX = 100 * 365 * 86400.0
+CENTS_MAX = 1e12
 
 
 def text(chars_max: int) -> Check:
@@ -189,6 +190,13 @@ def seconds(least: float) -> Check:
         return float(value)
 
     return check
+
+
+def cents(value: Any) -> float:
+    """An amount of money; fractions are allowed, because calls may cost less than a cent."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= CENTS_MAX:
+        raise ValueError(f"a number of cents from 0 to {CENTS_MAX:.0f}")
+    return float(value)
 
 
 def one_of(*values: Any) -> Check:
