@@ -75,7 +75,8 @@ class Attempt:
 
     __slots__ = (
         "buffer", "cancelled", "cancelled_by", "claimed", "completed_in_tx", "ended", "entry", "first_line", "host",
-        "interrupted", "outcome", "prints", "run", "seconds", "slot", "span", "started", "task", "tell_child", "timer", "verdict",
+        "interrupted", "outcome", "prints", "run", "seconds", "slot", "span", "started", "task", "tell_child", "timer",
+        "verdict",
     )  # fmt: skip
 
     def __init__(self, host: Host, task: Task[..., Any], claimed: Claimed) -> None:
