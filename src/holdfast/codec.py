@@ -163,6 +163,7 @@ def explain(error: Exception) -> str:
 Check = Callable[[Any], Any]
 SECONDS_MAX = 100 * 365 * 86400.0
 CENTS_MAX = 1e12
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
 
 
 def text(chars_max: int) -> Check:
@@ -172,6 +173,13 @@ def text(chars_max: int) -> Check:
         return value
 
     return check
+
+
+def label(value: Any) -> str:
+    """A name that also stands in addresses and in the labels of metrics."""
+    if not isinstance(value, str) or not _LABEL.fullmatch(value):
+        raise ValueError("1 to 100 of a-z, A-Z, 0-9 and _ . : - that begin with a letter or digit")
+    return value
 
 
 def whole(least: int, most: int) -> Check:

@@ -153,7 +153,8 @@ _attempts = codec.whole(1, ATTEMPTS_MAX)
 _int32 = codec.whole(-(2**31), 2**31 - 1)
 
 _TASK_CHECKS: dict[str, codec.Check] = {
-    **dict.fromkeys(("name", "queue", "noun", "rate", "needs", "budget"), _name),
+    **dict.fromkeys(("name", "queue", "noun", "rate"), _name),
+    **dict.fromkeys(("needs", "budget"), codec.label),
     **dict.fromkeys(("timeout", "expected", "lease"), codec.seconds(0.001)),
     "aliases": codec.several(_name, 0, ALIASES_MAX),
     "priority": _int32,

@@ -37,7 +37,6 @@ PROBE_SECONDS = 30.0
 """A probe that is not heard of for so long has died, and the next one may try."""
 HELD_SECONDS = 30.0
 """How often jobs ask about a breaker that is open until somebody closes it."""
-NAME_CHARS_MAX = 100
 REASON_CHARS_MAX = 500
 _NOT_THE_SERVICE = (Abort, Snooze, Waits, Refused, ArgumentsUnfit, ResultUnusable, ProcessDied, HoldfastError)
 """What a task decides, what is wrong with the job itself, and what is our own."""
@@ -349,13 +348,12 @@ def _state_of(row: dict[str, Any]) -> BreakerState:
 
 def checked_service(name: object) -> str:
     try:
-        return str(_CHECKS["name"](name))
+        return codec.label(name)
     except ValueError as wrong:
         raise InvalidOption(f"A service is named by {wrong}, not {reprlib.repr(name)}.") from None
 
 
 _CHECKS: dict[str, codec.Check] = {
-    "name": codec.text(NAME_CHARS_MAX),
     "failures": codec.whole(1, 1_000_000),
     "window": codec.seconds(0.001),
     "cooldown": codec.seconds(0.001),

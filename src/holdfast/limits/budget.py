@@ -24,10 +24,8 @@ from holdfast.store.protocol import CallerStatement, Claimed, Store, Transaction
 T = TypeVar("T")
 
 WARN_AT = 0.8
-KIND_CHARS_MAX = 100
 NEARLY_NOTHING = 1e-6
 """Sums of fractions come out a hair beside."""
-_kind = codec.text(KIND_CHARS_MAX)
 
 
 class Budget(msgspec.Struct, kw_only=True):
@@ -315,7 +313,7 @@ def money(cents: float) -> float:
 
 def checked_kind(kind: object) -> str:
     try:
-        return str(_kind(kind))
+        return codec.label(kind)
     except ValueError as wrong:
         raise InvalidOption(f"kind must be {wrong}, not {reprlib.repr(kind)}.") from None
 
