@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,36 +11,12 @@ from holdfast import Abort, Holdfast, State, current
 from holdfast.clock import ManualClock
 from holdfast.errors import BudgetExhausted, ConfigError, InvalidOption
 from holdfast.limits import gates
-from holdfast.limits.budget import month_of
+from tests.cases.spending import calls_model, events, turn_to
 from tests.cases.steps import drain, ends, working
 from tests.cases.test_idempotency import apps
 from tests.support.waiting import until
 
 RUNS = 20
-
-
-def at(text: str) -> datetime:
-    return datetime.fromisoformat(text).astimezone(UTC)
-
-
-def turn_to(clock: ManualClock, text: str) -> None:
-    clock.advance((at(text) - clock.now()).total_seconds())
-
-
-def calls_model(hf: Holdfast, **options: Any) -> Any:
-    """A task that pays for one call to a model."""
-
-    @hf.task(name="classify", budget="ai", **options)
-    async def classify(cents: float = 10) -> None:
-        await current().spend(cents, "ai")
-
-    return classify
-
-
-async def events(hf: Holdfast, tenant: str | None = "acme") -> list[str]:
-    """The types of what happened to its budgets, oldest first."""
-    found = await hf.events(tenant=tenant) if tenant else await hf.events()
-    return [event.type for event in reversed(found) if event.type.startswith("budget.")]
 
 
 # -- spending ----------------------------------------------------------------------------------------------------------
@@ -344,49 +319,6 @@ async def test_a_refusal_at_the_door_writes_nothing_also_in_a_transaction(hf: Ho
         with pytest.raises(BudgetExhausted):
             await hf.enqueue_many(jobs, tx=tx)
     assert await hf.jobs() == []
-
-
-# -- months ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("now", "zone", "month", "ends"),
-    [
-        ("2026-10-31T23:30+00:00", "UTC", "2026-10", "2026-11-01T00:00+00:00"),
-        ("2026-10-31T23:30+00:00", "Europe/Paris", "2026-11", "2026-12-01T00:00+01:00"),
-        ("2026-10-31T22:30+00:00", "Europe/Paris", "2026-10", "2026-11-01T00:00+01:00"),
-        ("2026-03-01T00:00+01:00", "Europe/Paris", "2026-03", "2026-04-01T00:00+02:00"),  # summer time begins in between
-        ("2026-10-02T00:00+02:00", "Europe/Paris", "2026-10", "2026-11-01T00:00+01:00"),  # and ends
-        ("2026-12-31T20:00-08:00", "America/Los_Angeles", "2026-12", "2027-01-01T00:00-08:00"),
-        ("2026-11-01T08:30+00:00", "America/New_York", "2026-11", "2026-12-01T00:00-05:00"),  # on the very day of the change
-        ("2026-02-28T10:00+00:00", "Pacific/Kiritimati", "2026-03", "2026-04-01T00:00+14:00"),
-        ("2024-02-29T12:00+00:00", "Asia/Kathmandu", "2024-02", "2024-03-01T00:00+05:45"),
-    ],
-)
-def test_a_month_begins_at_midnight_in_the_tenants_time_zone(now: str, zone: str, month: str, ends: str) -> None:
-    """Also where clocks were changed in between, and where it is the next month already."""
-    assert month_of(at(now), zone) == (month, at(ends))
-
-
-async def test_a_tenants_time_zone_decides_when_its_budget_opens_again(hf_at: Holdfast, clock: ManualClock) -> None:
-    """In Paris the month has turned, in UTC it has not."""
-    turn_to(clock, "2026-10-31T22:59+00:00")
-    await hf_at.tenants.set("paris", timezone="Europe/Paris")
-    classify = calls_model(hf_at)
-    for tenant in ("paris", "london"):
-        await hf_at.budgets.set(tenant, "ai", cents=10)
-        await classify.options(tenant=tenant).enqueue()
-    await drain(hf_at)
-    for tenant in ("paris", "london"):
-        with pytest.raises(BudgetExhausted):
-            await classify.options(tenant=tenant).enqueue()
-    turn_to(clock, "2026-10-31T23:01+00:00")
-    await classify.options(tenant="paris").enqueue()
-    with pytest.raises(BudgetExhausted):
-        await classify.options(tenant="london").enqueue()
-    with pytest.raises(InvalidOption, match="timezone"):
-        await hf_at.tenants.set("paris", timezone="Europe/Atlantis")
-    assert (await hf_at.tenants.get("paris")).timezone == "Europe/Paris"
 
 
 # -- what it costs, and what is refused --------------------------------------------------------------------------------
