@@ -205,17 +205,19 @@ async def run_attempt(attempt: Attempt) -> Completion | Departure | None:
         start_deadline(attempt)
         value = await call(attempt, arguments)
         outcome: Completion | Departure | None = completion_of(attempt, value)
-        gates.judge(attempt, None)
+        if attempt.entry is not None:
+            gates.judge(attempt, attempt.entry, None)
     except BaseException as error:
         outcome = outcome_of_error(attempt, error)
-        gates.judge(attempt, error)
+        if attempt.entry is not None:
+            gates.judge(attempt, attempt.entry, error)
     attempt.ended = True
     if attempt.timer is not None:
         attempt.timer.cancel()
     while attempt.slot is not None and attempt.slot.cancelling():
         attempt.slot.uncancel()
     if attempt.entry is not None:
-        await gates.tell(attempt)
+        await attempt.host.platform.breakers.leave(attempt.entry, *attempt.verdict)
     if attempt.host.platform.spending.pending:
         await attempt.host.platform.spending.settle(attempt.claimed.run_id)
     await attempt.close_log()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -354,3 +355,15 @@ def test_options_that_cannot_work_are_refused(options: dict[str, Any]) -> None:
 
         @hf.task(**options)
         async def nothing() -> None: ...
+
+
+async def test_a_process_of_its_own_spends_and_blames_the_service_too(isolated: ModuleType) -> None:
+    """What was spent there is on record when the run has ended, and its exception counts for the breaker."""
+    hf: Holdfast = isolated.hf
+    for task in (isolated.pays_and_fails, isolated.pays_without_waiting):
+        await task.options(tenant="acme").enqueue()
+    async with asyncio.timeout(60):
+        await hf.run_worker(exit_when_idle=0.0, concurrency=1)
+    assert (await hf.budgets.get("acme", "ai")).spent == 12
+    state = await hf.breakers.get("linear")
+    assert (state.failures, state.reason) == (1, "ConnectionError: connection refused")

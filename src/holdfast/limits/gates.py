@@ -7,8 +7,8 @@ import random
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Snooze, StorageUnavailable
-from holdfast.finish import DeadlineExceeded, Refused, Waits
-from holdfast.limits.breaker import Verdict
+from holdfast.finish import Refused, Waits
+from holdfast.limits.breaker import Entry, Verdict
 
 if TYPE_CHECKING:
     from holdfast.run import Attempt
@@ -56,25 +56,14 @@ async def _ask_rate_limit(attempt: Attempt, name: str) -> None:
         taken.require()
 
 
-def judge(attempt: Attempt, error: BaseException | None) -> None:
+def judge(attempt: Attempt, entry: Entry, error: BaseException | None) -> None:
     """What this end tells of the service. A run that takes too long does: the service may not answer at all. One that was
     cancelled, released or lost does not."""
-    if attempt.entry is None:
-        return
     from holdfast.run import HandedOver
 
     if isinstance(error, asyncio.CancelledError) and attempt.interrupted == "deadline":
         attempt.verdict = (Verdict.FAILS, "the run took longer than it may take")
-    elif isinstance(error, DeadlineExceeded):
-        attempt.verdict = (Verdict.FAILS, str(error))
     elif isinstance(error, HandedOver):  # the process of an isolated task has seen the exception itself
         attempt.verdict = (Verdict.UNKNOWN if error.blamed is None else Verdict.FAILS, error.blamed)
     else:
-        breakers, permanent = attempt.host.platform.breakers, attempt.task.spec.permanent
-        attempt.verdict = breakers.verdict_of(attempt.entry.name, error, permanent)
-
-
-async def tell(attempt: Attempt) -> None:
-    """Once the run has ended and cannot be interrupted any more."""
-    if attempt.entry is not None:
-        await attempt.host.platform.breakers.leave(attempt.entry, *attempt.verdict)
+        attempt.verdict = attempt.host.platform.breakers.verdict_of(entry.name, error, attempt.task.spec.permanent)
