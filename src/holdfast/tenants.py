@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from holdfast import tenant_data
-from holdfast.errors import InvalidOption
+from holdfast.errors import ConfigError, InvalidOption
+from holdfast.limits.budget import zone_named
 from holdfast.redact import redact
 from holdfast.store.protocol import UNCHANGED, Plan, Queue, Store, Tenant, Unchanged
 
@@ -37,18 +38,22 @@ class Tenants:
         plan: str | Unchanged = UNCHANGED,
         limit: int | Unchanged | None = UNCHANGED,
         queue_depth: int | Unchanged | None = UNCHANGED,
+        timezone: str | Unchanged = UNCHANGED,
         by: str | None = None,
     ) -> Tenant:
-        """Change a tenant's plan or its own numbers (None: as the plan says). Holds from the next claim on."""
+        """Change a tenant's plan or its own numbers (None: as the plan says), from the next claim on; or the time zone by which
+        its months are counted."""
         _check_name("tenant", tenant)
         _check_number("limit", limit)
         _check_number("queue_depth", queue_depth)
+        if timezone is not UNCHANGED:
+            _check_timezone(timezone)
         if plan is not UNCHANGED:
             names = sorted(known.name for known in await self._platform.store.plan_list())
             if plan not in names:
                 raise InvalidOption(f"There is no plan called {plan!r:.50}; the plans are {', '.join(names)}.")
         changes: dict[str, Any] = {"plan": plan, "max_running": limit, "queue_depth": queue_depth}
-        return await self._platform.store.tenant_set(tenant, **changes, by=_person(by))
+        return await self._platform.store.tenant_set(tenant, **changes, timezone=timezone, by=_person(by))
 
     async def get(self, tenant: str) -> Tenant:
         _check_name("tenant", tenant)
@@ -140,6 +145,13 @@ class Queues:
 def _check_name(what: str, name: object) -> None:
     if not isinstance(name, str) or not name or len(name) > NAME_CHARS_MAX or "\x00" in name:
         raise InvalidOption(f"A {what} is named by 1 to {NAME_CHARS_MAX} characters without NUL, not {name!r:.50}.")
+
+
+def _check_timezone(name: object) -> None:
+    try:
+        zone_named(name if isinstance(name, str) else "")
+    except ConfigError:
+        raise InvalidOption(f"timezone must be a name such as Europe/Paris, not {name!r:.50}.") from None
 
 
 def _person(by: str | None) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 import msgspec
 
@@ -71,15 +73,22 @@ def show(call: Call, tenant_id: str) -> None:
 @click.option("--plan", type=name, metavar="PLAN", help="See `holdfast plans list`.")
 @click.option("--limit", type=number_or(AS_THE_PLAN_SAYS), metavar="N|plan", help="Jobs at a time; `plan`: as its plan says.")
 @click.option("--queue-depth", type=number_or(AS_THE_PLAN_SAYS), metavar="N|plan", help="Jobs that may wait; `plan`: likewise.")
+@click.option("--timezone", type=name, metavar="NAME", help="By which its months are counted, such as Europe/Paris.")
 @by_option
 @click.pass_obj
 def set_tenant(
-    call: Call, tenant_id: str, plan: str | None, limit: int | str | None, queue_depth: int | str | None, by: str
+    call: Call,
+    tenant_id: str,
+    plan: str | None,
+    limit: int | str | None,
+    queue_depth: int | str | None,
+    timezone: str | None,
+    by: str,
 ) -> None:
     """Change a tenant's plan or its own numbers, from the next claim on; the rest stays."""
-    if plan is None and limit is None and queue_depth is None:
-        raise click.UsageError("say what to change: --plan, --limit or --queue-depth")
-    changes = {"limit": _number(limit), "queue_depth": _number(queue_depth)}
+    if plan is None and limit is None and queue_depth is None and timezone is None:
+        raise click.UsageError("say what to change: --plan, --limit, --queue-depth or --timezone")
+    changes: dict[str, Any] = {"limit": _number(limit), "queue_depth": _number(queue_depth), "timezone": timezone or UNCHANGED}
     _tell(call, with_app(call, lambda hf: hf.tenants.set(tenant_id, plan=plan or UNCHANGED, by=by, **changes)))
 
 

@@ -139,6 +139,8 @@ class Tenant(msgspec.Struct, kw_only=True):
     """Counted to `limit` at the most."""
     paused_at: datetime | None = None
     paused_by: str | None = None
+    timezone: str = "UTC"
+    """By which its months are counted."""
 
 
 class Depth(msgspec.Struct):
@@ -554,6 +556,7 @@ class Store(Protocol):
         plan: str | Unchanged,
         max_running: int | Unchanged | None,
         queue_depth: int | Unchanged | None,
+        timezone: str | Unchanged = UNCHANGED,
         by: str | None,
     ) -> Tenant:
         """Holds from the next claim on; writes an event and wakes workers."""
@@ -609,6 +612,9 @@ class Store(Protocol):
     async def worker_list(self) -> list[WorkerRow]: ...
 
     # -- wake-ups
+    async def wake(self) -> None:
+        """Call every `wake` of `listen`, in all processes that can hear it: anything may have changed."""
+
     async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
         """Call `wake` on what happens, until the returned function is awaited. Never raises for a lost connection:
         it reconnects and calls `wake("")`. `listening` tells whether hints come at all right now. With `logs`, also

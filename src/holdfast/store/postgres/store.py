@@ -328,6 +328,9 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
 
     # -- wake-ups ------------------------------------------------------------------------------------------------------
 
+    async def wake(self) -> None:
+        await self._fetch("wake")
+
     async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
         listener = Listener(self._connections, wake, logs)
         self._listeners.append(listener)

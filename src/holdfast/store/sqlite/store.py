@@ -275,6 +275,9 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
 
     # -- wake-ups ------------------------------------------------------------------------------------------------------
 
+    async def wake(self) -> None:
+        await self._write(lambda session: session.wakes.add(""))
+
     async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
         self._wakes.append(wake)
         if logs:
