@@ -266,6 +266,7 @@ def test_a_pod_finds_its_own_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ({"user": {"exec": {"command": "aws"}}}, "from a program"),
         ({"cluster": {"server": "ftp://x"}}, "no server"),
         ({"cluster": {"server": "https://x", "certificate-authority-data": "%%%"}}, "certificate"),
+        ({"cluster": {"server": "https://x", "certificate-authority-data": ""}}, "certificate"),
         ({"cluster": {"server": "https://x", "certificate-authority": "not-there.crt"}}, "certificate"),
         ({"user": {"client-certificate-data": base64.b64encode(b"x").decode()} | {"client-key-data": "eA=="}}, None),
     ],

@@ -120,9 +120,16 @@ def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
 
 
 def _bytes(part: dict[str, Any], key: str, path: Path) -> bytes | None:
-    if part.get(f"{key}-data"):
-        return base64.b64decode(str(part[f"{key}-data"]))
-    return (path.parent / str(part[key])).read_bytes() if part.get(key) else None
+    """Given and empty is an error: it must not fall back to what is trusted by default."""
+    if f"{key}-data" in part:
+        found = base64.b64decode("".join(str(part[f"{key}-data"]).split()), validate=True)
+    elif part.get(key):
+        found = (path.parent / str(part[key])).read_bytes()
+    else:
+        return None
+    if not found:
+        raise ValueError(f"{key} is empty")
+    return found
 
 
 def _read(file: Path) -> str:

@@ -16,7 +16,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import msgspec
 
@@ -33,6 +33,7 @@ from holdfast.machines.protocol import (
     QuotaReached,
     StartRefused,
 )
+from holdfast.machines.wanted import MachineSettings, worker_command, worker_env
 from holdfast.redact import REDACTED
 
 if TYPE_CHECKING:
@@ -86,6 +87,39 @@ class FlyOptions(msgspec.Struct, frozen=True, kw_only=True):
     process_group: str = "worker"
     """Machines that `fly deploy` made for this process group belong to the pool as well."""
     pool: str = "holdfast"
+
+
+class FlySettings(MachineSettings, Protocol):
+    @property
+    def fly_api_token(self) -> str | None: ...
+    @property
+    def fly_app(self) -> str | None: ...
+    @property
+    def fly_regions(self) -> str | None: ...
+    @property
+    def fly_size(self) -> str | None: ...
+    @property
+    def fly_memory_mb(self) -> int: ...
+    @property
+    def fly_api_url(self) -> str | None: ...
+
+
+def from_settings(settings: FlySettings) -> FlyProvider:
+    if not settings.fly_api_token or not settings.fly_app:
+        missing = "FLY_API_TOKEN" if not settings.fly_api_token else "FLY_EXTRACTION_APP"
+        raise ConfigError(f"the machine provider fly needs a token and the name of an app: set {missing}.")
+    cpu_kind, _, size = (settings.fly_size or "performance-8x").partition("-")
+    options = FlyOptions(
+        app=settings.fly_app,
+        image=settings.machine_image,
+        regions=(settings.fly_regions or "iad").split(","),
+        cpu_kind=cpu_kind,
+        cpus=int(size.removesuffix("x")),
+        memory_mb=settings.fly_memory_mb,
+        command=worker_command(settings),
+        env=worker_env(settings),
+    )
+    return FlyProvider(options, settings.fly_api_token, base_url=settings.fly_api_url or PUBLIC_API)
 
 
 class FlyProvider:

@@ -11,12 +11,13 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import msgspec
 
+from holdfast.errors import ConfigError
 from holdfast.machines.calls import Answer, Calls, Sleep, need_httpx, time_of
-from holdfast.machines.cluster import Cluster
+from holdfast.machines.cluster import Cluster, find_cluster
 from holdfast.machines.protocol import (
     Kind,
     Machine,
@@ -26,6 +27,7 @@ from holdfast.machines.protocol import (
     QuotaReached,
     StartRefused,
 )
+from holdfast.machines.wanted import MachineSettings, worker_command, worker_env
 from holdfast.redact import REDACTED
 
 if TYPE_CHECKING:
@@ -62,6 +64,32 @@ class KubernetesOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How long a Job that ended can still be looked at."""
     grace_seconds: int = 120
     pool: str = "holdfast"
+
+
+class KubernetesSettings(MachineSettings, Protocol):
+    @property
+    def kubernetes_namespace(self) -> str | None: ...
+    @property
+    def kubernetes_secret(self) -> str | None: ...
+    @property
+    def kubernetes_cpu(self) -> str | None: ...
+    @property
+    def kubernetes_memory(self) -> str | None: ...
+
+
+def from_settings(settings: KubernetesSettings) -> KubernetesProvider:
+    if not settings.machine_image:
+        raise ConfigError("the machine provider kubernetes needs the image that machines run: set HOLDFAST_MACHINE_IMAGE.")
+    options = KubernetesOptions(
+        image=settings.machine_image,
+        command=worker_command(settings),
+        env=worker_env(settings),
+        env_from=settings.kubernetes_secret,
+        cpu=settings.kubernetes_cpu,
+        memory=settings.kubernetes_memory,
+        life_seconds=int(settings.machine_lifetime),
+    )
+    return KubernetesProvider(options, find_cluster(namespace=settings.kubernetes_namespace))
 
 
 class KubernetesProvider:
