@@ -26,9 +26,7 @@ def settings(**changes: Any) -> Any:
 async def test_fly_machines_are_as_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """Size, regions, command and how long a worker idles and lives."""
     fake = FakeFly(MovedTime())
-    monkeypatch.setattr(
-        fly.FlyProvider.__init__, "__kwdefaults__", {**fly.FlyProvider.__init__.__kwdefaults__, "base_url": fake.api}
-    )
+    monkeypatch.setenv("HOLDFAST_FLY_API_URL", fake.api)
     monkeypatch.setenv("HOLDFAST_FLY_REGIONS", "ewr,iad")
     monkeypatch.setenv("HOLDFAST_FLY_SIZE", "shared-4x")
     monkeypatch.setenv("HOLDFAST_FLY_MEMORY_MB", "1024")

@@ -119,7 +119,7 @@ def from_settings(settings: FlySettings) -> FlyProvider:
         command=worker_command(settings),
         env=worker_env(settings),
     )
-    return FlyProvider(options, settings.fly_api_token, base_url=settings.fly_api_url or PUBLIC_API)
+    return FlyProvider(options, settings.fly_api_token, base_url=settings.fly_api_url)
 
 
 class FlyProvider:
@@ -132,7 +132,7 @@ class FlyProvider:
         options: FlyOptions,
         token: str,
         *,
-        base_url: str = PUBLIC_API,
+        base_url: str | None = None,
         timeout: float = 30.0,
         sleep: Sleep = asyncio.sleep,
         monotonic: Callable[[], float] = time.monotonic,
@@ -159,7 +159,7 @@ class FlyProvider:
         def client() -> httpx.AsyncClient:
             import httpx
 
-            return httpx.AsyncClient(base_url=base_url, headers={"Authorization": header}, timeout=timeout)
+            return httpx.AsyncClient(base_url=base_url or PUBLIC_API, headers={"Authorization": header}, timeout=timeout)
 
         self._calls = Calls(
             "fly",
