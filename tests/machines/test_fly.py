@@ -25,6 +25,9 @@ from tests.support import fake_fly
 from tests.support.fake_http import Accident, Reply
 from tests.support.providers import FLY, Fly, fly_stage
 
+SEVEN = {"Retry-After": "7"}
+PAST = {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}
+
 # -- what is made ------------------------------------------------------------------------------------------------------
 
 
@@ -215,7 +218,9 @@ async def test_nobody_there_at_all_is_down_too() -> None:
         fly.fake.close = lambda: None  # type: ignore[method-assign]  # it is
 
 
-@pytest.mark.parametrize(("headers", "waited"), [({"Retry-After": "7"}, 7.0), ({}, 2.0), ({"Retry-After": "soon"}, 2.0)])
+@pytest.mark.parametrize(
+    ("headers", "waited"), [({"Retry-After": "7"}, 7.0), ({}, 2.0), ({"Retry-After": "soon"}, 2.0), (PAST, 0.0)]
+)
 async def test_429_waits_as_long_as_it_says_or_2_s(fly: Fly, headers: dict[str, str], waited: float) -> None:
     """The real API documents no Retry-After; where one is given it is kept."""
     machine_id = fly.fake.add()
@@ -320,6 +325,28 @@ async def test_a_machine_that_a_deploy_holds_is_refused(fly: Fly) -> None:
     fly.fake.fail("/start", fake_fly.LEASED)
     with pytest.raises(StartRefused, match="lease"):
         await fly.provider.start(machine_id)
+
+
+async def test_stopping_what_is_not_up_is_no_error_even_if_fly_says_so(fly: Fly) -> None:
+    """A refusal is looked into: a machine that is down was to be down."""
+    machine_id = fly.fake.add(state="stopped")
+    refused = Reply(412, {"error": "failed_precondition: machine not started"})
+    fly.fake.fail("/stop", refused)
+    await fly.provider.stop(machine_id)
+    fly.fake.machines[machine_id]["state"] = "started"
+    fly.fake.fail("/stop", refused)
+    with pytest.raises(ProviderError, match="not started"):
+        await fly.provider.stop(machine_id)
+
+
+async def test_a_removal_that_is_refused_is_told_unless_the_machine_is_gone(fly: Fly) -> None:
+    """Nobody may believe that a machine is gone, and costs nothing, while it is there."""
+    machine_id = fly.fake.add(state="started")
+    fly.fake.fail(f"DELETE /v1/apps/scans/machines/{machine_id}", fake_fly.LEASED, fake_fly.LEASED)
+    with pytest.raises(ProviderError, match="lease"):
+        await fly.provider.destroy(machine_id)
+    fly.fake.machines[machine_id]["state"] = "destroyed"
+    await fly.provider.destroy(machine_id)
 
 
 async def test_a_name_that_cannot_be_is_not_tried_again(fly: Fly) -> None:
