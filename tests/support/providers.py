@@ -7,7 +7,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, NamedTuple
 
 from holdfast.machines.cluster import Cluster
-from holdfast.machines.fly import FlyOptions, FlyProvider
+from holdfast.machines.fly import FlyProvider
+from holdfast.machines.fly_options import FlyOptions
 from holdfast.machines.kubernetes import KubernetesOptions, KubernetesProvider
 from holdfast.machines.protocol import Provider
 from tests.support import fake_fly, fake_kubernetes

@@ -16,12 +16,11 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from holdfast.errors import ConfigError
 from holdfast.machines.calls import Answer, Calls, Pace, Sleep, need_httpx, time_of
+from holdfast.machines.fly_options import FlyOptions, FlySettings, fly_options
 from holdfast.machines.protocol import (
     Kind,
     Machine,
@@ -33,7 +32,6 @@ from holdfast.machines.protocol import (
     QuotaReached,
     StartRefused,
 )
-from holdfast.machines.wanted import MachineSettings, worker_command, worker_env
 from holdfast.redact import REDACTED
 
 if TYPE_CHECKING:
@@ -70,56 +68,11 @@ STATES = {
 """All others (`updating`, `replacing`, `launch_failed`, what Fly adds tomorrow) are unknown."""
 
 
-class FlyOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a machine of this pool is. Secrets belong into the Fly app (`fly secrets set`), never in here."""
-
-    app: str
-    image: str | None = None
-    """None: the image that the pool's newest machine runs, that is what was deployed."""
-    regions: Sequence[str] = ("iad",)
-    """The first one first; the next one when there is no room."""
-    cpu_kind: str = "performance"
-    cpus: int = 8
-    memory_mb: int = 65_536
-    command: Sequence[str] | None = None
-    """None: what the image runs."""
-    env: Mapping[str, str] = {}
-    process_group: str = "worker"
-    """Machines that `fly deploy` made for this process group belong to the pool as well."""
-    pool: str = "holdfast"
-
-
-class FlySettings(MachineSettings, Protocol):
-    @property
-    def fly_api_token(self) -> str | None: ...
-    @property
-    def fly_app(self) -> str | None: ...
-    @property
-    def fly_regions(self) -> str | None: ...
-    @property
-    def fly_size(self) -> str | None: ...
-    @property
-    def fly_memory_mb(self) -> int: ...
-    @property
-    def fly_api_url(self) -> str | None: ...
-
-
 def from_settings(settings: FlySettings) -> FlyProvider:
     if not settings.fly_api_token or not settings.fly_app:
         missing = "FLY_API_TOKEN" if not settings.fly_api_token else "FLY_EXTRACTION_APP"
         raise ConfigError(f"the machine provider fly needs a token and the name of an app: set {missing}.")
-    cpu_kind, _, size = (settings.fly_size or "performance-8x").partition("-")
-    options = FlyOptions(
-        app=settings.fly_app,
-        image=settings.machine_image,
-        regions=(settings.fly_regions or "iad").split(","),
-        cpu_kind=cpu_kind,
-        cpus=int(size.removesuffix("x")),
-        memory_mb=settings.fly_memory_mb,
-        command=worker_command(settings),
-        env=worker_env(settings),
-    )
-    return FlyProvider(options, settings.fly_api_token, base_url=settings.fly_api_url)
+    return FlyProvider(fly_options(settings, settings.fly_app), settings.fly_api_token, base_url=settings.fly_api_url)
 
 
 class FlyProvider:
