@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Protocol, TypeVar
 
+from holdfast import tenant_data
 from holdfast.errors import InvalidOption
 from holdfast.redact import redact
 from holdfast.store.protocol import UNCHANGED, Plan, Queue, Store, Tenant, Unchanged
@@ -69,6 +70,17 @@ class Tenants:
     async def resume(self, tenant: str, *, by: str | None = None) -> Tenant:
         _check_name("tenant", tenant)
         return await self._platform.store.tenant_pause(tenant, paused=False, by=_person(by))
+
+    async def export(self, tenant: str) -> AsyncIterator[dict[str, Any]]:
+        """All that is stored of this tenant, row after row: `{"table": "jobs", "row": {…}}`. Secrets are left out."""
+        _check_name("tenant", tenant)
+        async for row in tenant_data.export(self._platform.store, tenant):
+            yield row
+
+    async def erase(self, tenant: str, *, by: str | None = None) -> tenant_data.Erased:
+        """Delete all that is stored of this tenant; JobConflict while one of its jobs runs. There is no way back."""
+        _check_name("tenant", tenant)
+        return await tenant_data.erase(self._platform.store, tenant, _person(by))
 
     def set_sync(self, tenant: str, **changes: Any) -> Tenant:
         return self._platform.call_sync(self.set(tenant, **changes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -72,6 +73,14 @@ async def test_many_dead_rows_are_named(hf: Holdfast, postgres_url: str, monkeyp
     assert (await until(found)).advice == "VACUUM (ANALYZE) holdfast.plans;"
 
 
+async def jobs_as_reader(url: str) -> list[Any]:
+    reader = Holdfast(url.replace("postgres@", "holdfast_test_reader@", 1))
+    try:
+        return await reader.jobs()
+    finally:
+        await reader.aclose()
+
+
 async def test_a_user_from_whom_row_level_security_hides_everything_is_told_so(hf: Holdfast, postgres_url: str) -> None:
     """Else its worker would just find no work, for ever."""
     await hf.migrate(rls=True)
@@ -80,13 +89,11 @@ async def test_a_user_from_whom_row_level_security_hides_everything_is_told_so(h
         admin.execute("CREATE ROLE holdfast_test_reader LOGIN")
         admin.execute("GRANT USAGE ON SCHEMA holdfast TO holdfast_test_reader")
         admin.execute("GRANT ALL ON ALL TABLES IN SCHEMA holdfast TO holdfast_test_reader")
-        reader = Holdfast(postgres_url.replace("postgres@", "holdfast_test_reader@", 1))
         try:
             with pytest.raises(StorageError, match=r"Row level security hides .*GRANT service_role TO holdfast_test_reader"):
-                await reader.jobs()
+                await jobs_as_reader(postgres_url)
             admin.execute("GRANT service_role TO holdfast_test_reader")
-            assert await reader.jobs() == []
+            assert await jobs_as_reader(postgres_url) == []
         finally:
-            await reader.aclose()
             admin.execute("DROP OWNED BY holdfast_test_reader")
             admin.execute("DROP ROLE holdfast_test_reader")

@@ -51,6 +51,7 @@ LAYERS: list[set[str]] = [
         "tally",
         "outbox",
         "people",
+        "tenant_data",
         "tenants",
     },
     {"adopt", "machines", "pipeline"},

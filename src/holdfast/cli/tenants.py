@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
 from holdfast.app import Holdfast
 from holdfast.cli.call import Call, Group
@@ -106,6 +107,41 @@ def resume(call: Call, tenant_id: str, by: str) -> None:
 def why(call: Call, tenant_id: str) -> None:
     """Say in one sentence what holds a tenant's jobs."""
     tell_why(call, with_app(call, lambda hf: hf.why_tenant(tenant_id)))
+
+
+@tenants.command()
+@click.argument("tenant_id", metavar="ID", type=name)
+@click.pass_obj
+def export(call: Call, tenant_id: str) -> None:
+    """Write all that is stored of a tenant, a JSON object on each line; secrets are left out.
+
+    Example: holdfast tenants export acme > acme.ndjson
+    """
+
+    async def write(hf: Holdfast) -> None:
+        async for row in hf.tenants.export(tenant_id):
+            click.echo(msgspec.json.encode(row, enc_hook=str))
+
+    with_app(call, write)
+
+
+@tenants.command()
+@click.argument("tenant_id", metavar="ID", type=name)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@by_option
+@click.pass_obj
+def erase(call: Call, tenant_id: str, yes: bool, by: str) -> None:
+    """Delete all that is stored of a tenant: jobs, logs, events, keys, members and the rest. There is no way back.
+
+    Example: holdfast tenants erase acme
+    """
+    if not yes:
+        click.confirm(f"Delete everything that is stored of {tenant_id}?", abort=True, err=True)
+    erased = with_app(call, lambda hf: hf.tenants.erase(tenant_id, by=by))
+    if call.as_json:
+        print_json(erased)
+    else:
+        say(f"Erased {sum(erased.rows.values())} rows of {tenant_id}.")
 
 
 def _number(given: int | str | None) -> int | Unchanged | None:

@@ -208,6 +208,15 @@ class Completion(msgspec.Struct):
     """Whether the job has an ordering key: then the next one behind it is let go in the same transaction."""
 
 
+class Table(msgspec.Struct, frozen=True):
+    """A table of ours, by the name that statements call it."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    """Its primary key."""
+
+
 class Leaving(StrEnum):
     """Every way out of `running` other than completion. A cancel request turns each of them into `cancelled`."""
 
@@ -387,6 +396,9 @@ class Store(Protocol):
 
     async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
         """Apply an extension's (number, name, sql) that are not applied yet, in order, each once."""
+
+    async def table_list(self) -> list[Table]:
+        """Every table of Holdfast and its extensions, by name."""
 
     async def rows_guard(self, *, only_if_on: bool = False) -> bool:
         """Row level security for tables and functions, where the database has it; else ConfigError. `only_if_on`: bring it up

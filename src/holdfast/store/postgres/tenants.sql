@@ -137,3 +137,12 @@ SELECT o.id::text FROM holdfast.jobs j
   JOIN holdfast.jobs o ON coalesce(o.tenant, '') = coalesce(j.tenant, '') AND o.order_key = j.order_key AND o.id <> j.id
    AND (o.state IN ('queued', 'running') OR (o.state = 'failed' AND o.order_blocks)) AND (o.seq < j.seq OR o.state = 'running')
  WHERE j.id = $1 AND j.order_key IS NOT NULL ORDER BY (o.state = 'running') DESC, o.seq LIMIT 1
+
+-- name: table_list
+SELECT 'holdfast.' || c.relname AS name, a.attname::text AS column_name,
+       coalesce(array_position(k.conkey, a.attnum), 0) AS place
+  FROM pg_class c
+  JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+  LEFT JOIN pg_constraint k ON k.conrelid = c.oid AND k.contype = 'p'
+ WHERE c.relnamespace = 'holdfast'::regnamespace AND c.relkind IN ('r', 'p')
+ ORDER BY c.relname, a.attnum
