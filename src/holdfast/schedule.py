@@ -214,7 +214,7 @@ class Schedules:
             if known.task is None:
                 await tx.shared("system_bring_forward", name)
                 return None
-            spec = spec_of(self._platform.task_named(known.task), known.args, name, tenant, by)
+            spec = spec_of(self._platform.task_named(known.task), known.args, name, tenant, by=by)
             (job,) = await self._platform.enqueue_jobs([spec], tx)
             await tx.shared("schedule_made", *scope, job.id, None)
         return job
@@ -258,10 +258,17 @@ class Schedules:
 
 
 def spec_of(
-    task: Task[..., Any], args: Mapping[str, Any], name: str, tenant: str | None, by: str | None = None
+    task: Task[..., Any],
+    args: Mapping[str, Any],
+    name: str,
+    tenant: str | None,
+    *,
+    by: str | None = None,
+    tick: datetime | None = None,
 ) -> JobSpec[Any]:
     """The job of a tick. Its arguments are checked again: the task may have changed since they were stored."""
-    options = job_options(task.name, {"tenant": tenant, "enqueued_by": by or f"schedule:{name}"[:200]})
+    meta = {"schedule": name, **({} if tick is None else {"tick": tick.isoformat()})}
+    options = job_options(task.name, {"tenant": tenant, "enqueued_by": by or f"schedule:{name}"[:200], "meta": meta})
     return JobSpec(task, task.bind_arguments((), args), options)
 
 

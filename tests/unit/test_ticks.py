@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -66,7 +67,7 @@ def test_an_hourly_schedule_goes_by_the_hours_that_really_pass(day: datetime, ho
     end = (day + timedelta(days=1)).replace(tzinfo=PARIS)
     found = ticks_between(when_of("15 * * * *", "Europe/Paris"), start.astimezone(UTC), end.astimezone(UTC))
     assert len(found) == hours
-    assert {later - earlier for earlier, later in zip(found, found[1:], strict=False)} == {timedelta(hours=1)}
+    assert {later - earlier for earlier, later in itertools.pairwise(found)} == {timedelta(hours=1)}
 
 
 @settings(max_examples=80, deadline=None)

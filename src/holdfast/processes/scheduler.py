@@ -198,7 +198,8 @@ class Scheduler:
         return None
 
     async def _fire(self, row: Mapping[str, Any], next_at: datetime) -> None:
-        spec = spec_of(self._platform.tasks[row["task"]], msgspec.json.decode(row["args"]), row["name"], row["tenant"])
+        task, args = self._platform.tasks[row["task"]], msgspec.json.decode(row["args"])
+        spec = spec_of(task, args, row["name"], row["tenant"], tick=row["next_at"])
         async with self._platform.transaction() as tx:
             if await _advance(tx, row, next_at, row["next_at"], None):
                 (job,) = await self._platform.enqueue_jobs([spec], tx)
