@@ -28,6 +28,7 @@ COMMANDS = (
     "tenants",
     "plans",
     "queues",
+    "schedules",
     "keys",
     "members",
     "completion",
