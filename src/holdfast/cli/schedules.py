@@ -120,7 +120,7 @@ def run(call: Call, schedule: str, tenant: str | None, by: str) -> None:
     if call.as_json:
         print_json({"job_id": None if job is None else job.id})
     else:
-        click.echo("the next pass of a reaper does it" if job is None else job.id)
+        click.echo("a reaper does it within ten minutes" if job is None else job.id)
 
 
 @schedules.command()
