@@ -20,7 +20,7 @@ def load_statements(package: str) -> dict[str, str]:
 
 
 def load_migrations(package: str) -> list[tuple[int, str, str]]:
-    """(number, name, sql) of the files `migrations/NNNN_name.sql`, in order. Gaps are allowed, two with one number are not."""
+    """(number, name, sql) of the files `migrations/NNNN_name.sql`, in order; no number twice."""
     found = []
     for entry in files(package).joinpath("migrations").iterdir():
         if entry.name.endswith(".sql"):
