@@ -434,7 +434,7 @@ BEGIN
 END $$;
 
 -- The job that a failure makes, in the transaction of that failure. It has no follow-up of its own: a failing hook must not call
--- itself. Its id carries the time like all others (UUID version 7), which PostgreSQL can make by itself only from 18 on.
+-- itself.
 CREATE OR REPLACE FUNCTION holdfast.job_follow_up_v1(p_id uuid, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -443,9 +443,7 @@ BEGIN
     INSERT INTO holdfast.jobs (
            id, run_id, queue, task, args, max_attempts, lease_seconds, priority, tenant, project, run_at, order_blocks,
            timeout_seconds, expected_seconds, backoff, noun, enqueued_by, created_at, updated_at)
-    SELECT CAST(lpad(to_hex(CAST(extract(epoch FROM p_now) * 1000 AS bigint)), 12, '0') || '7'
-                || substr(replace(CAST(gen_random_uuid() AS text), '-', ''), 14) AS uuid),
-           gen_random_uuid(), h.queue, h.task,
+    SELECT holdfast.new_job_id(p_now), gen_random_uuid(), h.queue, h.task,
            jsonb_build_object(h.argument, jsonb_build_object('job_id', j.id, 'task', j.task, 'queue', j.queue, 'tenant', j.tenant,
                'project', j.project, 'attempts', j.attempt, 'error_code', j.error_code, 'error_message', j.error_message)),
            h.max_attempts, h.lease_seconds, coalesce(h.priority, 0), j.tenant, j.project, p_now, coalesce(h.order_blocks, false),
