@@ -7,6 +7,7 @@ makes the last job, in one transaction (docs/decisions/011-schedules-and-batches
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.enqueue import Door, plan
-from holdfast.errors import InvalidOption, NotFound
+from holdfast.errors import InvalidOption, NotFound, StorageError, StorageUnavailable
 from holdfast.ids import new_job_id
 from holdfast.job import State
 from holdfast.people.common import checked_limit, checked_name, checked_name_or_none
@@ -24,6 +25,8 @@ from holdfast.settings import Settings
 from holdfast.store.protocol import CallerStatement, NewJob, Store, Transaction
 from holdfast.task import JobSpec, Task
 from holdfast.tx import caller_of
+
+log = logging.getLogger("holdfast")
 
 T = TypeVar("T")
 
@@ -204,11 +207,20 @@ async def end_batches(store: Store) -> list[str]:
     """End those whose jobs have all ended, and make their last jobs. Any number may do this at once: each ends once."""
     ended = []
     for row in await store.shared("batch_all_ended", ENDS_PER_LOOK):
-        async with store.transaction() as tx:
-            taken = await tx.shared("batch_end", row["id"])
-            if taken and taken[0]["then_job"] is not None:
-                job = msgspec.json.decode(taken[0]["then_job"], type=NewJob)
-                await caller_of(tx).run_async(store.insert_statement([job]))
-        if taken:
-            ended.append(row["id"])
+        try:
+            if await _end(store, row["id"]):
+                ended.append(row["id"])
+        except StorageUnavailable:
+            raise
+        except StorageError as error:  # the others must not wait for it
+            log.warning("The batch %s could not be ended: %s", row["id"], error)
     return ended
+
+
+async def _end(store: Store, batch_id: str) -> bool:
+    async with store.transaction() as tx:
+        taken = await tx.shared("batch_end", batch_id)
+        if taken and taken[0]["then_job"] is not None:
+            job = msgspec.json.decode(taken[0]["then_job"], type=NewJob)
+            await caller_of(tx).run_async(store.insert_statement([job]))
+    return bool(taken)

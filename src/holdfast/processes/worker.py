@@ -211,7 +211,12 @@ class Worker:
     async def before_leaving(self) -> None:
         """Also what falls due at this very moment is still to be done: a tick, or the last job of a batch."""
         if self._scheduler is not None:
-            await self._scheduler.one_pass()
+            try:
+                await self._scheduler.one_pass()
+            except StorageError:
+                raise
+            except Exception:
+                log.exception("What falls due by the clock was not looked at before this worker leaves")
 
     def _slots_are_slow(self, waiting: list[Claimed]) -> None:
         self._claimer.pace.stalled()
