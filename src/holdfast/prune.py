@@ -16,9 +16,11 @@ from holdfast.store.protocol import Retention, Store
 RETENTION = "holdfast.retention"
 EVERY_SECONDS = 600.0
 BATCH = 1000
+DAY = 86_400.0
+MONTHS_KEPT_DAYS = 800.0
+"""What tenants spent, month by month: two years to look back on."""
 SECONDS_MAX = 5.0
 """The reaper waits meanwhile; what is left goes with its next passes."""
-_DAY = 86_400.0
 
 
 async def prune_if_due(store: Store, settings: Settings) -> dict[str, int] | None:
@@ -53,6 +55,8 @@ async def _prune_some(store: Store, retention: Retention) -> dict[str, int]:
     gone["idempotency_keys"] = len(await store.shared("idempotency_prune", BATCH))
     gone["rate_buckets"] = len(await store.shared("rate_prune", BATCH))
     gone["sessions"] = len(await store.shared("session_prune", BATCH))
+    gone["budget_runs"] = len(await store.shared("budget_prune_runs", retention.events * DAY, BATCH))
+    gone["budget_months"] = len(await store.shared("budget_prune_months", MONTHS_KEPT_DAYS * DAY, BATCH))
     # As long as failed jobs stay, which somebody may still retry.
-    gone["batches"] = len(await store.shared("batch_prune", max(retention.failed, retention.finished) * _DAY, BATCH))
+    gone["batches"] = len(await store.shared("batch_prune", max(retention.failed, retention.finished) * DAY, BATCH))
     return gone

@@ -13,6 +13,8 @@ from holdfast.version import VERSION
 from holdfast.web import health, metrics, recovery
 from holdfast.web.api import (
     batches,
+    breakers,
+    budgets,
     bulk,
     changes,
     enqueue,
@@ -44,6 +46,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     logs.router,
     queues.router,
     tenants.router,
+    budgets.router,
+    breakers.router,
     events.router,
     stats.router,
     keys.router,
