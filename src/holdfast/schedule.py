@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from holdfast.errors import ConfigError, Conflict, HoldfastError, InvalidOption, NotFound
+from holdfast.ids import new_job_id
 from holdfast.job import Job
 from holdfast.options import job_options
 from holdfast.people.common import checked_limit, checked_name, checked_name_or_none, note, within
@@ -286,7 +287,7 @@ def _own_name(name: str) -> str:
 async def _put(database: Store | Transaction, wanted: Declared, next_at: datetime, *, declared: bool, by: str | None) -> None:
     times = wanted.when.cron, wanted.when.seconds, wanted.when.tz
     what = wanted.name, wanted.tenant, wanted.task.name, wanted.args
-    await database.shared("schedule_put", *what, *times, wanted.missed, declared, next_at, by)
+    await database.shared("schedule_put", *what, *times, wanted.missed, declared, next_at, by, new_job_id())
 
 
 async def _get(database: Store | Transaction, scope: tuple[str, str]) -> Schedule:

@@ -9,8 +9,8 @@ SELECT (SELECT -:since(next_at) FROM holdfast.schedules WHERE paused_at IS NULL 
 -- name: schedule_put
 -- One whose times stay as they were keeps its next tick: a program that sets it at each start must not put it off for ever.
 INSERT INTO holdfast.schedules AS known
-    (name, tenant, task, args, cron, seconds, tz, missed, declared, next_at, created_by, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, :now, :now)
+    (name, tenant, task, args, cron, seconds, tz, missed, declared, next_at, created_by, id, created_at, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, :now, :now)
 ON CONFLICT (coalesce(tenant, ''), name) DO UPDATE SET
     task = excluded.task, args = excluded.args, cron = excluded.cron, seconds = excluded.seconds, tz = excluded.tz,
     missed = excluded.missed, declared = excluded.declared, error = NULL, revision = known.revision + 1, updated_at = :now,

@@ -1,6 +1,7 @@
 -- What happens by the clock, jobs that belong together, and what a failure sets off.
 
 CREATE TABLE holdfast.schedules (
+    id          text        NOT NULL PRIMARY KEY,
     name        text        NOT NULL,
     tenant      text,
     task        text,  -- null: the system's own, done by the reaper itself
@@ -25,7 +26,8 @@ CREATE TABLE holdfast.schedules (
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX schedules_name ON holdfast.schedules (coalesce(tenant, ''), name);
 CREATE INDEX schedules_next_at ON holdfast.schedules (next_at) WHERE paused_at IS NULL AND task IS NOT NULL;
-INSERT INTO holdfast.schedules (name, seconds, next_at, created_at, updated_at) VALUES ('holdfast.retention', 600, now(), now(), now());
+INSERT INTO holdfast.schedules (id, name, seconds, next_at, created_at, updated_at)
+VALUES ('retention', 'holdfast.retention', 600, now(), now(), now());
 
 CREATE TABLE holdfast.batches (
     id          text        NOT NULL PRIMARY KEY,

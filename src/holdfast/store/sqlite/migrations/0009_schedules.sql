@@ -1,6 +1,7 @@
 -- What happens by the clock, jobs that belong together, and what a failure sets off.
 
 CREATE TABLE holdfast_schedules (
+    id          TEXT    NOT NULL PRIMARY KEY,
     name        TEXT    NOT NULL,
     tenant      TEXT,
     task        TEXT,  -- null: the system's own, done by the reaper itself
@@ -25,7 +26,8 @@ CREATE TABLE holdfast_schedules (
 );
 CREATE UNIQUE INDEX holdfast_schedules_name ON holdfast_schedules (coalesce(tenant, ''), name);
 CREATE INDEX holdfast_schedules_next_at ON holdfast_schedules (next_at) WHERE paused_at IS NULL AND task IS NOT NULL;
-INSERT INTO holdfast_schedules (name, seconds, next_at, created_at, updated_at) VALUES ('holdfast.retention', 600, CAST(strftime('%s', 'now') AS REAL), CAST(strftime('%s', 'now') AS REAL), CAST(strftime('%s', 'now') AS REAL));
+INSERT INTO holdfast_schedules (id, name, seconds, next_at, created_at, updated_at)
+VALUES ('retention', 'holdfast.retention', 600, CAST(strftime('%s', 'now') AS REAL), CAST(strftime('%s', 'now') AS REAL), CAST(strftime('%s', 'now') AS REAL));
 
 CREATE TABLE holdfast_batches (
     id          TEXT    NOT NULL PRIMARY KEY,
