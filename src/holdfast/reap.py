@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Any
 
 import msgspec
 
@@ -26,6 +27,8 @@ class ReapReport(msgspec.Struct):
     failed: list[str] = []
     cancelled: list[str] = []
     jobs: list[Reaped] = []
+    adopted: list[Any] = []
+    """`holdfast.adopt.Rescued`: rows of adopted tables."""
 
     def __bool__(self) -> bool:
         return bool(self.jobs)

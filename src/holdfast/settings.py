@@ -120,6 +120,9 @@ _PATTERNS = _Rule(
 )
 
 
+_ADOPTED = _Rule((), "a list of AdoptedTable(...)", words=lambda label, value: _checked_adopted(label, value))
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
     """Seconds everywhere, fractions allowed. Made by `load_settings`."""
@@ -184,6 +187,15 @@ class Settings:
     """How processes write their log to standard error."""
     metrics_public: bool = _switch("HOLDFAST_METRICS_PUBLIC")
     """Whether anybody may read /metrics; else the service role and this host may."""
+    fly_regions: str | None = _text("HOLDFAST_FLY_REGIONS", right="regions, as iad,ewr", pattern=r"[a-z]{2,4}(,[a-z]{2,4})*")
+    fly_size: str | None = _text("HOLDFAST_FLY_SIZE", right="a size, as performance-8x", pattern=r"(shared|performance)-\d+x")
+    fly_memory_mb: int = _count(65_536, "HOLDFAST_FLY_MEMORY_MB")
+    fly_api_url: str | None = _text("HOLDFAST_FLY_API_URL", right="an address beginning with http", pattern=r"https?://\S+")
+    """Else the public one; inside Fly's private network http://_api.internal:4280/v1 is nearer."""
+    kubernetes_namespace: str | None = _text("HOLDFAST_KUBERNETES_NAMESPACE", right="the namespace for the Jobs of machines")
+    kubernetes_secret: str | None = _text("HOLDFAST_KUBERNETES_SECRET", right="a Secret that holds the environment of machines")
+    kubernetes_cpu: str | None = _text("HOLDFAST_KUBERNETES_CPU", right="processors for a machine, for example 8")
+    kubernetes_memory: str | None = _text("HOLDFAST_KUBERNETES_MEMORY", right="memory for a machine, for example 64Gi")
     internal_api_key: str | None = _text(
         *_also_bare("INTERNAL_API_KEY"), right="a secret of 16 characters or more", chars_min=16, secret=True
     )
@@ -194,6 +206,8 @@ class Settings:
     qstash_next_signing_key: str | None = _text(
         *_also_bare("QSTASH_NEXT_SIGNING_KEY"), right="the next signing key of QStash", secret=True
     )
+    adopted: tuple[Any, ...] = _setting((), _ADOPTED)
+    """Tables of one's own (`holdfast.adopt.AdoptedTable`) that the reaper looks after, beside those that `holdfast adopt` has stored."""
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
 
     def origin(self, field: str) -> str:
@@ -302,6 +316,12 @@ def _checked_patterns(label: str, value: Any) -> tuple[str | re.Pattern[str], ..
         except ConfigError as error:
             raise ConfigError(f"{label}: {error}") from None
     return tuple(patterns)
+
+
+def _checked_adopted(label: str, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple) or not all(hasattr(one, "on_requeued") for one in value):
+        raise ConfigError(f"{label} must be {_ADOPTED.right}, in code; the command `holdfast adopt` needs no setting.")
+    return tuple(value)
 
 
 def _wrong(label: str, value: object, rule: _Rule) -> str:

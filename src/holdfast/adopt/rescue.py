@@ -6,7 +6,7 @@ import inspect
 import logging
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -29,9 +29,9 @@ LEFT = ("id", "status", "next_earliest_run_at", "fail_code", "fail_reason")
 _rng = random.Random()
 
 
-async def reap_adopted(store: Store, settings: Settings, in_code: Iterable[AdoptedTable] = ()) -> list[Rescued]:
+async def reap_adopted(store: Store, settings: Settings) -> list[Rescued]:
     """One pass over those adopted by the command and those named in code. What is wrong with one does not stop the next."""
-    tables = {one.table: one for one in in_code}
+    tables: dict[str, AdoptedTable] = {one.table: one for one in settings.adopted}
     try:
         tables = {one.table: one for one in await stored(store)} | tables
     except HoldfastError as error:

@@ -12,8 +12,8 @@ import msgspec
 from holdfast import codec
 from holdfast.adopt.layout import Layout, look
 from holdfast.adopt.rescue import LEFT, backoff
-from holdfast.adopt.table import AdoptedTable
-from holdfast.errors import InvalidOption, LeaseLost
+from holdfast.adopt.table import AdoptedTable, stored_table
+from holdfast.errors import InvalidOption, LeaseLost, NotFound
 from holdfast.redact import redact
 from holdfast.settings import Settings
 from holdfast.store.protocol import Transaction
@@ -49,8 +49,9 @@ class Row(msgspec.Struct, kw_only=True):
 class AdoptedWork:
     """Made by `hf.adopted("asr_jobs")`."""
 
-    def __init__(self, platform: Platform, adopted: AdoptedTable) -> None:
-        self.adopted = adopted
+    def __init__(self, platform: Platform, table: AdoptedTable | str) -> None:
+        """A name alone is looked up among those that `holdfast adopt` has stored, at the first call."""
+        self._table = table
         self._platform = platform
         self._layout: Layout | None = None
 
@@ -67,12 +68,12 @@ class AdoptedWork:
                 layout.sql("rows_claimable"),
                 now,
                 limit,
-                self.adopted.word("queued"),
+                layout.adopted.word("queued"),
                 stage,
                 self._platform.settings.max_attempts,
             )
-            rows = [self._row(row, who) for row in found]
-            taking = [self._taking(row, now, seconds) for row in rows]
+            rows = [_row(layout.adopted, row, who) for row in found]
+            taking = [_taking(layout.adopted, row, now, seconds) for row in rows]
             if rows:
                 await tx.execute(layout.sql("rows_claim", *CLAIMED), msgspec.json.encode(taking).decode())
         return rows
@@ -88,7 +89,8 @@ class AdoptedWork:
     async def finish(self, row: Row, *, tx: Transaction | None = None) -> None:
         """Completed. With `tx=` of `hf.transaction()`, together with what the run has to write."""
         async with self._within(tx) as own:
-            await self._fenced(own, "row_leave", row, dict.fromkeys(LEFT[1:]) | {"status": self.adopted.word("completed")})
+            layout = await self._look(own)
+            await self._fenced(own, "row_leave", row, dict.fromkeys(LEFT[1:]) | {"status": layout.adopted.word("completed")})
 
     async def fail(self, row: Row, *, code: str, reason: str, retry: bool = True, tx: Transaction | None = None) -> bool:
         """Tried again after the backoff while attempts are left, else failed; whether it will be tried again."""
@@ -97,7 +99,7 @@ class AdoptedWork:
         async with self._within(tx) as own:
             delay = backoff(self._platform.settings, row.attempt)
             given["next_earliest_run_at"] = await _now(own) + delay if again else None
-            given["status"] = self.adopted.word("queued" if again else "failed")
+            given["status"] = (await self._look(own)).adopted.word("queued" if again else "failed")
             await self._fenced(own, "row_leave", row, given)
         return again
 
@@ -118,10 +120,19 @@ class AdoptedWork:
     async def _look(self, tx: Transaction) -> Layout:
         """Once: a column that goes away later is an error of the statement."""
         if self._layout is None:
-            layout = await look(tx, self.adopted)
+            layout = await look(tx, await self._adopted(tx))
             layout.require_complete()
             self._layout = layout
         return self._layout
+
+    async def _adopted(self, tx: Transaction) -> AdoptedTable:
+        if isinstance(self._table, AdoptedTable):
+            return self._table
+        rows = await tx.shared("adopt_list") if await tx.shared("adopt_in_use") else []
+        for row in rows:
+            if row["name"] == self._table:
+                return stored_table(row["name"], row["mapping"])
+        raise NotFound(f"The table {self._table!r} is not adopted: run `holdfast adopt --table {self._table} --apply`.")
 
     @asynccontextmanager
     async def _within(self, tx: Transaction | None) -> AsyncIterator[Transaction]:
@@ -137,39 +148,41 @@ class AdoptedWork:
         layout = await self._look(tx)
         fence = {
             "id": row.id,
-            "held": self.adopted.word("running"),
+            "held": layout.adopted.word("running"),
             "locked_by": row.locked_by,
             "attempt_count": row.attempt,
         }
         sql = layout.sql(statement, *FENCE, *given)
         if not await tx.fetch(sql, msgspec.json.encode([{**fence, **given}]).decode()):
-            raise LeaseLost(f"{self.adopted.table} {row.id} is no longer held by {row.locked_by}; stop working on it.")
-
-    def _row(self, row: dict[str, Any], worker: str) -> Row:
-        return Row(
-            id=row[self.adopted.column("id")],
-            attempt=row[_EXTRA[0]],
-            max_attempts=row[_EXTRA[1]],
-            locked_by=worker,
-            data={name: value for name, value in row.items() if name not in _EXTRA},
-        )
-
-    def _taking(self, row: Row, now: float, lease: float) -> dict[str, Any]:
-        return {
-            "id": row.id,
-            "status": self.adopted.word("running"),
-            "locked_by": row.locked_by,
-            "lease_expires_at": now + lease,
-            "last_heartbeat_at": now,
-            "started_at": now,
-            "attempt_count": row.attempt,
-        }
+            raise LeaseLost(f"{layout.adopted.table} {row.id} is no longer held by {row.locked_by}; stop working on it.")
 
     def _lease(self, lease: float | None) -> float:
         try:
             return self._platform.settings.lease if lease is None else float(codec.seconds(0.001)(lease))
         except ValueError as wrong:
             raise InvalidOption(f"lease must be {wrong}, not {reprlib.repr(lease)}.") from None
+
+
+def _row(adopted: AdoptedTable, row: dict[str, Any], worker: str) -> Row:
+    return Row(
+        id=row[adopted.column("id")],
+        attempt=row[_EXTRA[0]],
+        max_attempts=row[_EXTRA[1]],
+        locked_by=worker,
+        data={name: value for name, value in row.items() if name not in _EXTRA},
+    )
+
+
+def _taking(adopted: AdoptedTable, row: Row, now: float, lease: float) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "status": adopted.word("running"),
+        "locked_by": row.locked_by,
+        "lease_expires_at": now + lease,
+        "last_heartbeat_at": now,
+        "started_at": now,
+        "attempt_count": row.attempt,
+    }
 
 
 async def _now(tx: Transaction) -> float:
