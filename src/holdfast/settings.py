@@ -207,7 +207,7 @@ class Settings:
         *_also_bare("QSTASH_NEXT_SIGNING_KEY"), right="the next signing key of QStash", secret=True
     )
     adopted: tuple[Any, ...] = _setting((), _ADOPTED)
-    """Tables of one's own (`holdfast.adopt.AdoptedTable`) that the reaper looks after, beside those that `holdfast adopt` has stored."""
+    """Of `holdfast.adopt.AdoptedTable`: the reaper looks after them, beside those that `holdfast adopt` has stored."""
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
 
     def origin(self, field: str) -> str:

@@ -66,9 +66,9 @@ class Layout:
     def sql(self, statement: str, *given: str) -> str:
         """A statement of adopt/*.sql for this table. Each `{place}` is filled once, so that no name is read as SQL.
 
-        `{lease_expires_at}` is a column, `{past:lease_expires_at}` whether its moment has come by `$1`, `{seconds:started_at}` it
-        as a number, `{table}` and `{events}` are the tables, `{lock}` takes the rows, `{given}` is the JSON of `$1` as a table `g`
-        of the columns named in `given`, `{moment:next_earliest_run_at}` what that gives for it.
+        `{lease_expires_at}` is a column, `{past:lease_expires_at}` whether its moment has come by `$1`, `{seconds:started_at}`
+        it as a number, `{table}` and `{events}` are the tables, `{lock}` takes the rows, `{given}` is the JSON of `$1` as a
+        table `g` of the columns named in `given`, `{moment:next_earliest_run_at}` what that gives for it.
         """
 
         def fill(found: re.Match[str]) -> str:
@@ -92,7 +92,10 @@ class Layout:
         return self.table.columns[self.adopted.column(ours)]
 
     def _is_number(self, ours: str) -> bool:
-        return _NUMBER[self.kind].fullmatch(self.type_of(ours).upper() if self.kind == "sqlite" else self.type_of(ours)) is not None
+        return (
+            _NUMBER[self.kind].fullmatch(self.type_of(ours).upper() if self.kind == "sqlite" else self.type_of(ours))
+            is not None
+        )
 
     def _past(self, ours: str) -> str:
         """PostgreSQL compares in the column's own type, which an index on it serves."""
@@ -139,7 +142,8 @@ class Layout:
 
 
 _FACTOR = {
-    "postgres": "coalesce(CAST(CAST($4 AS jsonb) ->> lower(CAST({stage} AS text)) AS double precision), CAST($5 AS double precision))",
+    "postgres": """coalesce(CAST(CAST($4 AS jsonb) ->> lower(CAST({stage} AS text)) AS double precision),
+                            CAST($5 AS double precision))""",
     "sqlite": "coalesce((SELECT value FROM json_each($4) WHERE key = lower({stage})), $5)",
 }
 
@@ -202,7 +206,10 @@ async def _found(tx: Transaction, name: str, *, beside: Found | None = None) -> 
         rows = await tx.fetch(SQL["sqlite_columns"], name)
         return Found(None, name, {row["name"]: row["type"] for row in rows}) if rows else None
     schema, dot, rest = name.partition(".")
-    tries: list[tuple[str | None, str]] = [(beside.schema if beside else None, name), *([(schema, rest)] if dot and rest else [])]
+    tries: list[tuple[str | None, str]] = [
+        (beside.schema if beside else None, name),
+        *([(schema, rest)] if dot and rest else []),
+    ]
     for where, bare in tries:
         if len(bare.encode()) <= PG_NAME_BYTES_MAX:
             rows = await tx.fetch(SQL["postgres_columns"], where, bare)

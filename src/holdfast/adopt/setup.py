@@ -33,7 +33,7 @@ _TYPES = {
 }
 _EVENTS = {
     "postgres": "(\n    job_id text NOT NULL,\n    data jsonb NOT NULL,\n    created_at timestamptz NOT NULL DEFAULT now()\n)",
-    "sqlite": "(\n    job_id TEXT NOT NULL,\n    data TEXT NOT NULL,\n    created_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP\n)",
+    "sqlite": "(\n    job_id TEXT NOT NULL,\n    data TEXT NOT NULL,\n    created_at TEXT DEFAULT CURRENT_TIMESTAMP\n)",
 }
 
 
@@ -90,7 +90,8 @@ def _refuse_long_locks(statements: list[tuple[str, bool]]) -> None:
         if is_long:
             by_hand = sql.replace("CREATE INDEX", "CREATE INDEX CONCURRENTLY", 1)
             raise ConfigError(
-                f"The table is large, and writers would wait while its index is built: run `{by_hand};` yourself, then adopt again."
+                "The table is large, and writers would wait while its index is built: "
+                f"run `{by_hand};` yourself, then adopt again."
             )
 
 

@@ -80,7 +80,7 @@ UPDATE {table} AS t
 SET {lease_expires_at} = {moment:lease_expires_at}, {last_heartbeat_at} = {moment:last_heartbeat_at}
 FROM {given}
 WHERE t.{id} = g.id AND t.{status} = g.held AND t.{locked_by} = g.locked_by AND t.{attempt_count} = g.attempt_count
-RETURNING t.{id} AS id
+RETURNING 1 AS held
 
 -- name: row_leave
 -- The same as rows_leave, by the run that still holds its row.
@@ -89,4 +89,4 @@ SET {status} = g.status, {locked_by} = NULL, {lease_expires_at} = NULL, {started
     {next_earliest_run_at} = {moment:next_earliest_run_at}, {fail_code} = g.fail_code, {fail_reason} = g.fail_reason
 FROM {given}
 WHERE t.{id} = g.id AND t.{status} = g.held AND t.{locked_by} = g.locked_by AND t.{attempt_count} = g.attempt_count
-RETURNING t.{id} AS id
+RETURNING 1 AS held

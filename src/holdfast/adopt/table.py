@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -29,7 +28,6 @@ COLUMNS = (
 )
 WORDS = ("queued", "running", "completed", "failed")
 NAME_CHARS_MAX = 200
-_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Rescued(msgspec.Struct, kw_only=True):
@@ -57,9 +55,9 @@ class AdoptedTable:
 
     table: str
     """As it is written in the database, with its schema where that is not on the search path: `audio.asr_jobs`."""
-    columns: Mapping[str, str] = dataclasses.field(default=_NOTHING, kw_only=True)
+    columns: Mapping[str, str] = dataclasses.field(default_factory=dict, kw_only=True)
     """Ours -> theirs, where they differ."""
-    words: Mapping[str, str] = dataclasses.field(default=_NOTHING, kw_only=True)
+    words: Mapping[str, str] = dataclasses.field(default_factory=dict, kw_only=True)
     """What `queued`, `running`, `completed` and `failed` are called in the status column, where that differs."""
     events: str = dataclasses.field(default="job_events", kw_only=True)
     on_requeued: Republish | None = dataclasses.field(default=None, kw_only=True)
@@ -78,9 +76,7 @@ class AdoptedTable:
         return self.words.get(ours, ours)
 
     def mapping(self) -> str:
-        return msgspec.json.encode(
-            {"columns": dict(self.columns), "words": dict(self.words), "events": self.events}
-        ).decode()
+        return msgspec.json.encode({"columns": dict(self.columns), "words": dict(self.words), "events": self.events}).decode()
 
 
 def stored_table(name: str, mapping: str) -> AdoptedTable:

@@ -39,6 +39,9 @@ async def _once(call: Call, hf: Holdfast) -> None:
         "cancelled": len(report.cancelled),
         "pruned": pruned,
     }
+    if report.adopted:
+        requeued = sum(one.requeued for one in report.adopted)
+        counts |= {"adopted_requeued": requeued, "adopted_failed": len(report.adopted) - requeued}
     if call.as_json:
         print_json(counts)
     else:
