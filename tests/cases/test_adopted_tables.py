@@ -116,6 +116,7 @@ async def team(request: pytest.FixtureRequest, both: dict[str, Team]) -> Team:
 # -- the reaper ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.case("adopted-1", "adopted-3")
 async def test_an_expired_row_with_attempts_left_is_queued_again_after_its_backoff(team: Team, clock: ManualClock) -> None:
     """It is nobody's, its next attempt waits, and the event says who held it."""
     await team.add(*team.ids)
@@ -140,6 +141,7 @@ async def test_an_expired_row_with_attempts_left_is_queued_again_after_its_backo
     assert (await team.hf.reap()).adopted == []
 
 
+@pytest.mark.case("adopted-2")
 async def test_an_expired_row_without_attempts_left_is_failed(team: Team, clock: ManualClock) -> None:
     """With a code, a reason that a person can read, and its event."""
     await team.add(team.ids[0], max_attempts=1)
@@ -154,6 +156,7 @@ async def test_an_expired_row_without_attempts_left_is_failed(team: Team, clock:
     assert data["type"] == "reaper:failed(timeout)"
 
 
+@pytest.mark.case("adopted-3")
 async def test_a_held_row_and_one_whose_time_has_not_come_are_left_alone(team: Team, clock: ManualClock) -> None:
     """A recent heartbeat, and a moment in next_earliest_run_at, keep the reaper away."""
     await team.add(team.ids[0])
@@ -185,6 +188,7 @@ async def test_the_deadline_is_the_expected_duration_times_the_factor_of_the_sta
     assert [_plain(one.id) for one in (await team.hf.reap()).adopted] == [team.ids[0]]
 
 
+@pytest.mark.case("adopted-4")
 async def test_each_action_is_counted_and_logged(
     both: dict[str, Team], clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -204,6 +208,7 @@ async def test_each_action_is_counted_and_logged(
     assert any(name == "reaper_scan" and queue == "asr jobs" for name, queue, _ in counted)
 
 
+@pytest.mark.case("adopted-5")
 async def test_an_error_in_one_table_does_not_stop_the_next(
     both: dict[str, Team], clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,7 +11,7 @@ from holdfast.adopt.table import AdoptedTable
 from holdfast.app import Holdfast
 from holdfast.cli.call import Call, Command
 from holdfast.cli.output import print_json, printable, say
-from holdfast.cli.shared import with_app
+from holdfast.cli.shared import pairs, with_app
 
 
 @click.command(cls=Command)
@@ -34,7 +34,7 @@ def adopt(
             raise click.UsageError("Say which table with --table.")
         with_app(call, lambda hf: _list(call, hf))
         return
-    adopted = AdoptedTable(table, columns=_pairs("--map", columns), words=_pairs("--word", words), events=events)
+    adopted = AdoptedTable(table, columns=pairs("--map", columns), words=pairs("--word", words), events=events)
     work = _remove if remove else _apply if applies else _show
     with_app(call, lambda hf: work(call, hf, adopted))
 
@@ -78,13 +78,3 @@ def _tell(call: Call, adopted: AdoptedTable, statements: list[str], *, applied: 
         click.echo("\n".join(f"{printable(sql)};" for sql in statements))
     else:
         say("The table has all that is needed.")
-
-
-def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for text in given:
-        ours, equals, theirs = text.partition("=")
-        if not equals or not ours or not theirs or ours in pairs:
-            raise click.UsageError(f"{option} {text!r} must be OURS=THEIRS, once for each, for example status=state.")
-        pairs[ours] = theirs
-    return pairs
