@@ -56,7 +56,7 @@ class Holdfast(SyncTwins):
         for pattern in self.settings.redact:
             add_pattern(pattern)
         self.clock = clock or DatabaseClock()
-        self.store: Store = _open_store(self.settings, self.clock)
+        self.store: Store = open_store(self.settings, self.clock)
         self.tasks: dict[str, Task[..., Any]] = {}
         """By name, and by every alias."""
         self.extensions: dict[str, Extension] = {}
@@ -288,7 +288,7 @@ class Holdfast(SyncTwins):
         return self.call_sync(self.reap())
 
 
-def _open_store(settings: Settings, clock: DatabaseClock) -> Store:
+def open_store(settings: Settings, clock: DatabaseClock) -> Store:
     """The driver is imported only for the database in use: a worker's start should not pay for the other."""
     database = parse_database_url(settings.database_url)
     if database.path is not None:

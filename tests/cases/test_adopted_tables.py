@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -14,91 +12,14 @@ import pytest
 from holdfast import Holdfast
 from holdfast.adopt import AdoptedTable, Rescued, setup
 from holdfast.clock import ManualClock
-from holdfast.errors import ConfigError, LeaseLost, NotFound
-
-JOBS = AdoptedTable("jobs")
-ASR = AdoptedTable(
-    "asr jobs",
-    columns={"id": "uid", "status": "state", "locked_by": "owner", "lease_expires_at": "lease_until", "stage": "phase"},
-    words={"queued": "PENDING", "running": "BUSY", "completed": "DONE", "failed": "BROKEN"},
-    events="asr_events",
-)
-BOTH = {"jobs": JOBS, "asr jobs": ASR}
-
-CREATE = {
-    "sqlite": [
-        """CREATE TABLE jobs (id INTEGER PRIMARY KEY, payload TEXT, status TEXT NOT NULL DEFAULT 'queued', locked_by TEXT,
-           lease_expires_at REAL, last_heartbeat_at REAL, attempt_count INTEGER NOT NULL DEFAULT 0, max_attempts INTEGER)""",
-        """CREATE TABLE "asr jobs" (uid TEXT PRIMARY KEY, state TEXT NOT NULL DEFAULT 'PENDING', owner TEXT,
-           lease_until DATETIME, phase TEXT)""",
-        "CREATE TABLE asr_events (job_id TEXT NOT NULL, data TEXT NOT NULL)",
-    ],
-    "postgres": [
-        """CREATE TABLE jobs (id bigint PRIMARY KEY, payload text, status text NOT NULL DEFAULT 'queued', locked_by text,
-           lease_expires_at timestamptz, last_heartbeat_at timestamptz, attempt_count integer NOT NULL DEFAULT 0,
-           max_attempts integer)""",
-        "CREATE TYPE asr_state AS ENUM ('PENDING', 'BUSY', 'DONE', 'BROKEN')",
-        """CREATE TABLE "asr jobs" (uid uuid PRIMARY KEY, state asr_state NOT NULL DEFAULT 'PENDING', owner text,
-           lease_until timestamp, phase varchar(20))""",
-        "CREATE TABLE asr_events (job_id uuid NOT NULL, data json NOT NULL)",
-    ],
-}
-IDS = {"jobs": [1, 2, 3], "asr jobs": [f"00000000-0000-4000-8000-00000000000{n}" for n in (1, 2, 3)]}
-
-
-class Team:
-    """One of the two tables, seen with the team's eyes."""
-
-    def __init__(self, hf: Holdfast, adopted: AdoptedTable) -> None:
-        self.hf, self.adopted = hf, adopted
-        self.ids = IDS[adopted.table]
-        self.work = hf.adopted(adopted.table)
-
-    async def add(self, *ids: Any, **columns: Any) -> None:
-        id_column = self.adopted.column("id")
-        async with self.hf.transaction() as tx:
-            for one in ids:
-                names = ", ".join(f'"{self.adopted.column(name)}"' for name in (id_column, *columns))
-                marks = ", ".join(f"${number}" for number in range(1, len(columns) + 2))
-                await tx.execute(f'INSERT INTO "{self.adopted.table}" ({names}) VALUES ({marks})', one, *columns.values())
-
-    async def rows(self) -> dict[Any, dict[str, Any]]:
-        """By id, with our names for columns and words."""
-        ours = {self.adopted.column(name): name for name in ("id", "status", "locked_by", "lease_expires_at", "stage")}
-        words = {self.adopted.word(word): word for word in ("queued", "running", "completed", "failed")}
-        async with self.hf.transaction() as tx:
-            found = await tx.fetch(f'SELECT * FROM "{self.adopted.table}"')
-        rows = [{ours.get(name, name): value for name, value in row.items()} for row in found]
-        return {_plain(row["id"]): {**row, "status": words[row["status"]]} for row in rows}
-
-    async def events(self) -> list[tuple[str, dict[str, Any]]]:
-        async with self.hf.transaction() as tx:
-            found = await tx.fetch(f"SELECT job_id, data FROM {self.adopted.events}")
-        return [(str(row["job_id"]), json.loads(row["data"])) for row in found]
-
-    async def claim_all(self, lease: float = 10.0) -> None:
-        assert await self.work.claim("w1", limit=10, lease=lease)
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, int | str) else str(value)
-
-
-def moment(value: Any) -> float:
-    """Whatever a database keeps a time as."""
-    if isinstance(value, str):
-        return datetime.fromisoformat(value + "+00:00").timestamp()
-    if isinstance(value, datetime):
-        return (value if value.tzinfo else datetime.fromisoformat(f"{value.isoformat()}+00:00")).timestamp()
-    return float(value)
+from holdfast.errors import LeaseLost
+from tests.support.adopted import BOTH, JOBS, Team, make_tables, moment, plain
 
 
 @pytest.fixture
-async def hf_with_tables(hf_at: Holdfast) -> AsyncIterator[Holdfast]:
-    async with hf_at.transaction() as tx:
-        for sql in CREATE[hf_at.store.name]:
-            await tx.execute(sql)
-    yield hf_at
+async def hf_with_tables(hf_at: Holdfast) -> Holdfast:
+    await make_tables(hf_at)
+    return hf_at
 
 
 @pytest.fixture
@@ -123,7 +44,7 @@ async def test_an_expired_row_with_attempts_left_is_queued_again_after_its_backo
     await team.claim_all()
     clock.advance(11)
     report = await team.hf.reap()
-    assert {(one.table, _plain(one.id), one.requeued) for one in report.adopted} == {
+    assert {(one.table, plain(one.id), one.requeued) for one in report.adopted} == {
         (team.adopted.table, one, True) for one in team.ids
     }
     now = clock.now().timestamp()
@@ -183,9 +104,9 @@ async def test_the_deadline_is_the_expected_duration_times_the_factor_of_the_sta
     clock.advance(60 + 29)
     assert (await team.hf.reap()).adopted == []
     clock.advance(2)
-    assert [(_plain(one.id), one.reason) for one in (await team.hf.reap()).adopted] == [(team.ids[1], "deadline_exceeded")]
+    assert [(plain(one.id), one.reason) for one in (await team.hf.reap()).adopted] == [(team.ids[1], "deadline_exceeded")]
     clock.advance(60)
-    assert [_plain(one.id) for one in (await team.hf.reap()).adopted] == [team.ids[0]]
+    assert [plain(one.id) for one in (await team.hf.reap()).adopted] == [team.ids[0]]
 
 
 @pytest.mark.case("adopted-4")
@@ -278,7 +199,7 @@ async def test_a_row_is_claimed_once_and_finished(team: Team) -> None:
     await team.add(*team.ids)
     claims = await asyncio.gather(*(team.work.claim(f"w{n}", limit=2) for n in range(4)))
     rows = [row for claim in claims for row in claim]
-    assert sorted(_plain(row.id) for row in rows) == team.ids
+    assert sorted(plain(row.id) for row in rows) == team.ids
     for row in rows:
         assert (row.attempt, row.max_attempts) == (1, 3)
         await team.work.finish(row)
@@ -322,105 +243,3 @@ async def test_finishing_commits_together_with_what_the_run_writes(team: Team) -
             raise RuntimeError("no")
     assert [one["status"] for one in (await team.rows()).values()] == ["running"]
     await team.work.finish(row)
-
-
-# -- adopting ------------------------------------------------------------------------------------------------------------
-
-
-async def test_adopting_shows_first_then_adds_what_is_missing_once(hf_with_tables: Holdfast) -> None:
-    """The plan changes nothing; afterwards there is nothing left to plan, and the rows are as they were."""
-    await Team(hf_with_tables, JOBS).add(1)
-    planned = await setup.plan(hf_with_tables, JOBS)
-    assert len([sql for sql in planned if "ADD COLUMN" in sql]) == 6
-    assert any('("status", "lease_expires_at")' in sql for sql in planned)
-    assert await setup.stored(hf_with_tables.store) == []
-    assert await setup.plan(hf_with_tables, JOBS) == planned
-    assert await setup.adopt(hf_with_tables, JOBS) == planned
-    assert await setup.adopt(hf_with_tables, JOBS) == []
-    assert [one.table for one in await setup.stored(hf_with_tables.store)] == ["jobs"]
-    assert (await Team(hf_with_tables, JOBS).rows())[1]["status"] == "queued"
-    await setup.forget(hf_with_tables, "jobs")
-    with pytest.raises(NotFound):
-        await setup.forget(hf_with_tables, "jobs")
-
-
-@pytest.mark.parametrize(
-    ("adopted", "message"),
-    [
-        (AdoptedTable("job"), r"no table 'job'.*did you mean 'jobs'"),
-        (AdoptedTable('jobs"; DROP TABLE jobs; --'), "There is no table"),
-        (AdoptedTable("jobs", columns={"status": "stat"}), "no column 'stat'; did you mean 'status'"),
-        (AdoptedTable("jobs", columns={"lease_expires_at": 'x" text; DROP TABLE jobs; --'}), "no column"),
-        (AdoptedTable("asr jobs"), "no column 'id'"),
-        (AdoptedTable("jobs", events="asr jobs"), "cannot take events"),
-    ],
-)
-async def test_a_wrong_name_is_refused_before_anything_is_changed(
-    hf_with_tables: Holdfast, adopted: AdoptedTable, message: str
-) -> None:
-    """By a sentence that names it; nothing is added, nothing is stored, and no name is run as SQL."""
-    before = await setup.plan(hf_with_tables, JOBS)
-    for attempt in (setup.plan, setup.adopt):
-        with pytest.raises(ConfigError, match=message):
-            await attempt(hf_with_tables, adopted)
-    assert await setup.plan(hf_with_tables, JOBS) == before
-    assert await setup.stored(hf_with_tables.store) == []
-
-
-async def test_names_that_look_like_sql_are_names(hf_at: Holdfast, clock: ManualClock) -> None:
-    """Quotes, semicolons, placeholders: adopted, worked and reaped like any other."""
-    kind = "INTEGER" if hf_at.store.name == "sqlite" else "bigint"
-    async with hf_at.transaction() as tx:
-        await tx.execute(f'CREATE TABLE "x""; DROP TABLE y; --$1 {{id}}" ("i d" {kind} PRIMARY KEY, "st""at {{table}}" text)')
-    adopted = AdoptedTable(
-        'x"; DROP TABLE y; --$1 {id}', columns={"id": "i d", "status": 'st"at {table}'}, events="ev;$2 {lock}"
-    )
-    await setup.adopt(hf_at, adopted)
-    async with hf_at.transaction() as tx:
-        await tx.execute("""INSERT INTO "x""; DROP TABLE y; --$1 {id}" ("i d", "st""at {table}") VALUES (7, 'queued')""")
-    work = hf_at.adopted(adopted.table)
-    (row,) = await work.claim("w", lease=1)
-    clock.advance(2)
-    assert [one.id for one in (await hf_at.reap()).adopted] == [row.id] == [7]
-
-
-def test_a_mapping_that_cannot_work_is_refused_when_it_is_written() -> None:
-    """Unknown names, and two meanings for one column."""
-    with pytest.raises(ConfigError, match="did you mean status"):
-        AdoptedTable("jobs", columns={"statis": "x"})
-    with pytest.raises(ConfigError, match="Two columns are mapped to 'status'"):
-        AdoptedTable("jobs", columns={"stage": "status"})
-    with pytest.raises(ConfigError, match="Two status words"):
-        AdoptedTable("jobs", words={"failed": "completed"})
-    with pytest.raises(ConfigError, match="characters without NUL"):
-        AdoptedTable("a\0b")
-
-
-async def test_a_status_that_the_column_cannot_hold_is_refused(postgres_url: str) -> None:
-    """An enumeration knows its words."""
-    hf = Holdfast(postgres_url)
-    try:
-        async with hf.transaction() as tx:
-            await tx.execute("CREATE TYPE s AS ENUM ('queued', 'busy', 'completed', 'failed')")
-            await tx.execute("CREATE TABLE asr (id int PRIMARY KEY, status s)")
-        with pytest.raises(ConfigError, match="cannot be 'running', only queued, busy"):
-            await setup.adopt(hf, AdoptedTable("asr"))
-    finally:
-        await hf.aclose()
-
-
-async def test_a_table_in_another_schema_is_named_with_it(postgres_url: str) -> None:
-    """And its events are beside it; Holdfast's own tables cannot be adopted."""
-    hf = Holdfast(postgres_url)
-    try:
-        async with hf.transaction() as tx:
-            await tx.execute("CREATE SCHEMA audio")
-            await tx.execute("CREATE TABLE audio.asr_jobs (id int PRIMARY KEY, status text)")
-        with pytest.raises(ConfigError, match=r"did you mean 'audio\.asr_jobs'"):
-            await setup.plan(hf, AdoptedTable("asr_jobs"))
-        done = await setup.adopt(hf, AdoptedTable("audio.asr_jobs"))
-        assert any('CREATE TABLE "audio"."job_events"' in sql for sql in done)
-        with pytest.raises(ConfigError, match="Holdfast's own"):
-            await setup.plan(hf, AdoptedTable("holdfast.jobs"))
-    finally:
-        await hf.aclose()

@@ -61,7 +61,7 @@ async def stored(app: Holdfast) -> list[tuple[str, int]]:
 
 
 async def test_every_element_becomes_one_job_in_its_order(app: Holdfast, there: Any, redis_server: RedisServer) -> None:
-    """Two that are alike are two jobs; afterwards the list and what was under way are empty, and another import finds nothing."""
+    """Two that are alike are two jobs; afterwards both lists are empty, and another import finds nothing."""
     await fill(there, 150, json.dumps({"project_id": "p0", "number": 0}))
     report = await importing(app, redis_server).run()
     assert report == Imported(enqueued=151, dead_list=report.dead_list)

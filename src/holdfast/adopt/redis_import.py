@@ -156,7 +156,7 @@ class RedisImport:
             raise InvalidArguments("it is no JSON object.")
         shape = self._shape
         arguments = {name: _field(fields, path) for name, path in shape.arguments.items()} or fields
-        options = {
+        options: dict[str, Any] = {
             option: str(_field(fields, path))
             for option, path in (("tenant", shape.tenant), ("project", shape.project))
             if path is not None

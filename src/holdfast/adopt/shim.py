@@ -40,7 +40,9 @@ def queue_function(
         if twice:
             raise InvalidArguments(f"{task}: {twice[0]} was given twice.")
         given = named | kwargs
-        options = {option: str(given[name]) for option, name in of.items() if name is not None and given.get(name) is not None}
+        options: dict[str, Any] = {
+            option: str(given[name]) for option, name in of.items() if name is not None and given.get(name) is not None
+        }
         bound = platform.task_named(task).options(**options)
         taken = inspect.signature(bound.task.fn).parameters
         passed = {(renamed or {}).get(name, name): value for name, value in given.items()}
