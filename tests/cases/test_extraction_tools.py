@@ -191,6 +191,26 @@ async def test_a_slow_depscan_does_not_cost_what_the_matcher_found(scan: Scan, a
     assert "dep-scan timed out" in ran.last.reasons
 
 
+@pytest.mark.parametrize("says", ["Used in 1 locations", "Reachable"])
+async def test_research_tells_what_can_be_reached_or_that_nobody_knows(
+    scan: Scan, advisories: Path, tmp_path: Path, says: str
+) -> None:
+    """dep-scan ends with 0 and says nothing where it could not look."""
+    scan.holds("npm-app")
+    vdr = json.loads(output_of("depscan-6.3.0-npm-app.vdr.json"))
+    vdr["vulnerabilities"][0]["properties"] = [{"name": "depscan:insights", "value": says}]
+    writes = f"open(arguments[arguments.index('-o') + 1] + '/sbom.vdr.json', 'w').write({json.dumps(vdr)!r})"
+    program(scan.programs, "depscan", f"assert 'research' in arguments; {writes}")
+    ran = await scan("sbom", "vuln_scan", advisories=advisories, depscan_database=tmp_path, profile="research")
+    assert scan.context.vulnerabilities is not None
+    reachable = [one.reachable for one in scan.context.vulnerabilities.vulnerabilities]
+    if says == "Reachable":
+        assert sorted(reachable, key=str) == [None, True]
+    else:
+        assert reachable == [None, None]
+    assert ("Reachability unavailable" in ran.last.reasons) == (says != "Reachable")
+
+
 # -- static analysis -----------------------------------------------------------------------------------------------------
 
 

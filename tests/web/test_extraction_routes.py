@@ -326,6 +326,35 @@ async def _forget(served: Served) -> None:
     await served.call("service", "DELETE", f"{AT}/repository")
 
 
+async def test_an_integrations_token_is_never_answered_and_used_by_members(served: Served) -> None:
+    """An admin stores it, a member connects with it, and nobody reads it."""
+    at = "/api/organizations/acme/integrations"
+    given = {"provider": "github", "token": "ghp_t0ps3cret", "name": "main"}
+    made = await served.post("acme admin", at, given, headers={"Idempotency-Key": "k"})
+    assert (made.status_code, made.json()["host"]) == (201, "github.com")
+    listed = await served.get("acme admin", at)
+    assert [one["id"] for one in listed.json()["items"]] == [made.json()["id"]]
+    body = {"repository": {**REPOSITORY, "integration": made.json()["id"]}}
+    begun = await served.post("acme member", f"{AT}/extraction", body)
+    assert begun.status_code == 202
+    elsewhere = {"repository": {"source": "https://evil.example/x", "integration": made.json()["id"]}}
+    other = "/api/organizations/acme/projects/other/extraction"
+    assert (await served.post("acme member", other, elsewhere)).status_code == 422
+    used = await served.call("acme admin", "DELETE", f"{at}/{made.json()['id']}")
+    assert (used.status_code, used.json()["code"]) == (409, "integration_in_use")
+    job = await served.get("acme owner", f"/api/jobs/{begun.json()['job_id']}")
+    assert job.json()["args"] is None
+    assert not any("ghp_t0ps3cret" in answer.text for answer in (made, listed, begun, used, job))
+
+
+async def test_an_installation_is_connected_by_the_service_alone(light: Served) -> None:
+    """Its number can be guessed: only who has seen GitHub's answer knows whose it is."""
+    given = {"provider": "github", "installation_id": "4711"}
+    at = "/api/organizations/acme/integrations"
+    assert (await light.post("acme owner", at, given)).status_code == 403
+    assert (await light.post("service", at, given)).status_code == 201
+
+
 async def test_the_list_of_projects_shows_status_and_numbers(served: Served) -> None:
     """In pages, by name."""
     await served.extract({"dependencies": components("a"), "secrets": [secret("Private Key")]})
