@@ -231,6 +231,26 @@ async def test_findings_of_semgrep_get_a_fingerprint_that_survives_moving_code(s
 
 
 @pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            {"level": "error", "message": "Rule parse error in rule bad:\n Invalid pattern for JavaScript\n----- pattern"},
+            "Static analysis failed: Rule parse error in rule bad: Invalid pattern for JavaScript",
+        ),
+        (
+            {"level": "error", "type": "InvalidRuleSchemaError", "long_msg": "r.yml is missing `rules` as top-level key"},
+            "Static analysis failed: r.yml is missing `rules` as top-level key",
+        ),
+    ],
+)
+async def test_wrong_rules_are_told_in_semgreps_own_words(scan: Scan, error: dict[str, str], message: str) -> None:
+    """As Semgrep 1.182 writes them: the reason may stand in the second line, or under another name."""
+    report = json.dumps({"results": [], "errors": [error], "paths": {"scanned": []}})
+    program(scan.programs, "semgrep", SEMGREP_WRITES.format(text=report))
+    assert (await scan("semgrep")).last.message == message
+
+
+@pytest.mark.parametrize(
     ("code", "status", "message"),
     [
         (None, "unavailable", "Static analysis skipped (Semgrep not installed)"),

@@ -62,7 +62,7 @@ async def scan_by_depscan(context: ExtractionContext) -> list[Vulnerability]:
     argv = ["depscan", "--no-banner", "-q", "--bom", str(bom), "-o", str(reports)]
     if context.options.profile == "research":
         # It may start programs of its own: the list of commands keeps it from those of the repository.
-        argv += ["--profile", "research", "--reachability-analyzer", "SemanticReachability", "-i", str(context.folder)]
+        argv += ["--profile", "research", "-i", str(context.folder)]
         env |= {"CDXGEN_ALLOWED_COMMANDS": "git"}
     result = await context.tool(argv, env=env, timeout=timeout)
     if result.killed_by == "timeout":
