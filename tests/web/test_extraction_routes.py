@@ -269,6 +269,16 @@ async def test_over_the_api_only_public_https_addresses_are_taken(light: Served,
     assert (await light.get("acme owner", f"{AT}/repository")).status_code == 404
 
 
+@pytest.mark.parametrize(
+    "path", ["projects/a%00b/repository", "integrations/%00", "repositories?cursor=%00", "projects//repository"]
+)
+async def test_a_name_that_nothing_can_have_is_not_there(served: Served, path: str) -> None:
+    """On both databases, of which one takes no zero character; also for an integration that is named in a body."""
+    assert (await served.get("acme admin", f"/api/organizations/acme/{path}")).status_code == 404
+    body = {"repository": {**REPOSITORY, "integration": "x\0"}}
+    assert (await served.post("acme admin", f"{AT}/extraction", body)).status_code == 404
+
+
 async def test_a_private_host_that_an_operator_allows_is_taken(light: Served) -> None:
     """By name, for everybody."""
     light.staged.extraction.options = Options(hosts_allowed=("git.internal",))

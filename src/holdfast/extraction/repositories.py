@@ -58,7 +58,7 @@ async def connect(ask: Statements, tenant: str, project: str, given: Project, in
     """A project's one repository: made, or changed. Its status is that of its newest extraction."""
     _check(tenant, project, given)
     if integration_id is not None:
-        held = await ask("integration_hold", tenant, integration_id)
+        held = await ask("integration_hold", tenant, integration_id) if integration_id.isprintable() else []
         if not held:
             raise NotFound(f"{tenant} has no such integration; connect it first.")
         if host_of(given.source) != held[0]["host"]:
