@@ -46,6 +46,8 @@ LAYERS: list[set[str]] = [
         "why",
         "limits",
         "schedule",
+        "batch",
+        "ticks",
         "stats",
         "sync_twins",
         "tally",
@@ -65,7 +67,8 @@ LAYERS: list[set[str]] = [
 
 EXTRACTION_SEES = {"holdfast", "holdfast.errors", "holdfast.pipeline", "holdfast.extraction", "holdfast.web.extending"}
 
-CONCRETE = ["holdfast.store.sqlite", "holdfast.store.postgres", "holdfast.machines.local", "holdfast.machines.fly"]
+CONCRETE = ["holdfast.store.sqlite", "holdfast.store.postgres"]
+CONCRETE += ["holdfast.machines.local", "holdfast.machines.fly", "holdfast.machines.kubernetes"]
 """Chosen in app.py alone."""
 
 DRIVERS: dict[str, set[str]] = {
