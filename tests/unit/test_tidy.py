@@ -50,6 +50,7 @@ LAYERS: list[set[str]] = [
         "sync_twins",
         "tally",
         "outbox",
+        "pages",
         "people",
         "tenants",
     },

@@ -27,6 +27,7 @@ from holdfast.web.api import (
     tenants,
 )
 from holdfast.web.auth import Authenticator
+from holdfast.web.dashboard import install as dashboard
 from holdfast.web.gate import Gate
 from holdfast.web.idempotent import HEADER, METHODS
 from holdfast.web.models import NewJob
@@ -107,6 +108,7 @@ def make_app(hf: Holdfast, authenticator: Authenticator) -> Server:
     for extension in hf.extensions.values():
         for router in extension.routers:
             app.include_router(router, prefix="/api", responses=ANY_ROUTE)
+    dashboard.install(app, hf)
     metrics.install(app, hf)
     app.add_middleware(Gate, settings=hf.settings)
     return app
