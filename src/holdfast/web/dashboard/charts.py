@@ -35,15 +35,17 @@ class Column(msgspec.Struct):
     bars: list[Bar]
 
 
-def line(values: Sequence[float], top: float | None = None) -> Line:
-    """`top`: what the full height means; else the highest value."""
-    highest = max([*values, 0.0]) if top is None else top
-    if not values or highest <= 0:
+def line(values: Sequence[float | None], top: float | None = None) -> Line:
+    """`top`: what the full height means; else the highest value. Where there is no value the line goes straight on."""
+    known = [(no, value) for no, value in enumerate(values) if value is not None]
+    highest = max([value for _, value in known], default=0.0) if top is None else top
+    if not known or highest <= 0:
         return Line(f"0,{HEIGHT:g} {WIDTH:g},{HEIGHT:g}", "", 0.0)
     step = WIDTH / max(1, len(values) - 1)
     room = HEIGHT - 4  # half a stroke at both ends
-    points = " ".join(f"{no * step:.1f},{HEIGHT - 2 - room * min(1.0, value / highest):.1f}" for no, value in enumerate(values))
-    return Line(points, f"0,{HEIGHT:g} {points} {WIDTH:g},{HEIGHT:g}", highest)
+    points = " ".join(f"{no * step:.1f},{HEIGHT - 2 - room * min(1.0, value / highest):.1f}" for no, value in known)
+    left, right = known[0][0] * step, known[-1][0] * step
+    return Line(points, f"{left:.1f},{HEIGHT:g} {points} {right:.1f},{HEIGHT:g}", highest)
 
 
 def stacks(minutes: Sequence[Mapping[str, float]], kinds: Sequence[str]) -> dict[str, Any]:

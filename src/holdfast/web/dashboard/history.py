@@ -24,10 +24,11 @@ class History(msgspec.Struct):
     """Oldest minute first, this minute last."""
 
     ends: list[dict[str, float]]
-    wait_p50: list[float]
-    wait_p90: list[float]
-    run_p50: list[float]
-    run_p90: list[float]
+    wait_p50: list[float | None]
+    """Seconds; None where nothing ended."""
+    wait_p90: list[float | None]
+    run_p50: list[float | None]
+    run_p90: list[float | None]
     per_minute: float
     """Ends of jobs, over the last five whole minutes."""
     partial: bool = False
@@ -44,10 +45,10 @@ async def of_all(hf: Holdfast) -> History:
     runs = [percentiles_of("run", minutes[no]) for no in range(MINUTES)]
     return History(
         ends,
-        [each.p50 if each else 0.0 for each in waits],
-        [each.p90 if each else 0.0 for each in waits],
-        [each.p50 if each else 0.0 for each in runs],
-        [each.p90 if each else 0.0 for each in runs],
+        [each.p50 if each else None for each in waits],
+        [each.p90 if each else None for each in waits],
+        [each.p50 if each else None for each in runs],
+        [each.p90 if each else None for each in runs],
         per_minute=_pace(ends),
     )
 
@@ -100,8 +101,8 @@ def _add(
         runs[no].append(max(0.0, (finished - started).total_seconds()))
 
 
-def _part(values: list[float], part: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(len(values) * part))] if values else 0.0
+def _part(values: list[float], part: float) -> float | None:
+    return sorted(values)[min(len(values) - 1, int(len(values) * part))] if values else None
 
 
 def _pace(ends: Sequence[Mapping[str, float]]) -> float:

@@ -68,9 +68,8 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   kept = {
     focus: live.contains(document.activeElement) ? document.activeElement.closest("[id]")?.id : null,
     scroll: scrollY,
-    details: Object.fromEntries($$("details[id]", live).map((each) => [each.id, each.open])),
+    details: Object.fromEntries($$("details[id]").map((each) => [each.id, each.open])),
     state: live.dataset.state,
-    run: live.dataset.runNo,
   };
 });
 
@@ -83,22 +82,18 @@ document.addEventListener("htmx:afterSwap", (event) => {
   }
   if (kept.focus) document.getElementById(kept.focus)?.focus({ preventScroll: true });
   if (scrollY !== kept.scroll) scrollTo({ top: kept.scroll, behavior: "instant" });
-  followNewRun(kept, $("#live").dataset);
+  if ($("#live").dataset.state !== kept.state) tellPanel($("#live").dataset.state);
   kept = null;
 });
 
 document.addEventListener("htmx:sendError", (event) => isLive(event) && tell("offline"));
-document.addEventListener("log-end", () => window.htmx?.trigger("#live", "refresh"), true);
+for (const name of ["log-end", "log-state"]) document.addEventListener(name, () => window.htmx?.trigger("#live", "refresh"), true);
 document.addEventListener("visibilitychange", () => !document.hidden && $("#live") && window.htmx?.trigger("#live", "refresh"));
 
-// A retry begins a new run: whoever watches the newest one goes on with it, unless the address names a run.
-function followNewRun(was, is) {
+// The panel follows runs by itself once it is told that the job's state has changed.
+function tellPanel(state) {
   const panel = $("log-view");
-  if (!panel || is.runNo === undefined || new URLSearchParams(location.search).has("run")) return;
-  if (is.runNo !== was.run && Number(is.runNo) > Number(panel.getAttribute("run"))) {
-    panel.setAttribute("run", is.runNo);
-  }
-  if (is.state !== was.state) panel.setAttribute("state", is.state);
+  if (panel && state !== undefined && !new URLSearchParams(location.search).has("run")) panel.setAttribute("state", state);
 }
 
 // -- confirmations ------------------------------------------------------------------------------------------------------
