@@ -18,7 +18,7 @@ from holdfast.app import Holdfast
 from holdfast.errors import ConfigError, HoldfastError, Unauthenticated
 from holdfast.pages import Pages
 from holdfast.pages import Route as PageRoute
-from holdfast.web.access import Act, Role
+from holdfast.web.access import Act, Role, require
 from holdfast.web.dashboard import views
 from holdfast.web.dashboard.frame import HEADERS, PageRequest, Site
 from holdfast.web.dashboard.rendering import PACKAGE, environment
@@ -72,15 +72,16 @@ def _known_act(group: Pages, act: str) -> None:
 
 
 def _endpoint(site: Site, route: PageRoute) -> Endpoint:
+    act = Act[route.act.upper()]
+
     async def answer(request: Request) -> Response:
         web = web_of(request)
         try:
             caller = request.state.caller = await with_patience(web, request, lambda: web.authenticator.caller_of(request))
             if caller.role is not Role.SERVICE:
                 await web.rate.take(caller.actor)
-            page = PageRequest(site, request, caller)
-            page.require(route.act)
-            found: Response = await route.view(page)
+            require(caller, act)
+            found: Response = await route.view(PageRequest(site, request, caller))
         except Unauthenticated as error:
             return _to_login(site, request, error)
         except HoldfastError as error:
