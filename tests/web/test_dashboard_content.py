@@ -121,9 +121,8 @@ async def test_an_application_adds_pages_in_the_same_frame(
 
     @pages.post("/orders/ship", "manage_keys")
     async def ship(page: Page) -> Any:
-        return await page.confirmed("Ship 3 orders?", "Ships them.", button="Ship", count=3) or page.redirect(
-            "/orders", "saved"
-        )
+        question = await page.confirmed("Ship 3 orders?", "Ships them.", button="Ship", count=3)
+        return question or page.redirect("/orders", "saved")
 
     hf = Holdfast(sqlite_url)
     hf.extend("shop", pages=[pages])

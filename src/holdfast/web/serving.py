@@ -72,6 +72,8 @@ async def serve_for_development(hf: Holdfast, port: int | None, say: Callable[[s
         app = hf.asgi()
         authenticator = app.state.web.authenticator
         await authenticator.require_some_way_in(LOOPBACK, dev=True)
+        if not await authenticator.has_some_way_in():
+            say("There is no key for the HTTP API yet: `holdfast keys create --service` makes one.")
         with _listen_where_free() if port is None else _listen(LOOPBACK, port) as listening:
             link = await authenticator.one_time_link(_address(listening))
 
