@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
-from holdfast import codec, prune, reading
+from holdfast import codec, prune
 from holdfast import reap as rescue
+from holdfast.claim import check_queues
 from holdfast.clock import DatabaseClock
 from holdfast.console import guard_log
 from holdfast.database_url import parse_database_url
@@ -94,12 +95,15 @@ class Holdfast(SyncTwins):
 
     # -- the database --------------------------------------------------------------------------------------------------
 
-    async def migrate(self) -> list[str]:
-        """Bring the schema up to date. Safe at every start and from many processes at once; the names of what was done."""
+    async def migrate(self, *, rls: bool = False) -> list[str]:
+        """Bring the schema up to date. Safe at every start and from many processes at once; the names of what was done.
+        `rls` turns row level security on (PostgreSQL); it then stays on."""
         done = await self.store.schema_migrate()
         for extension in self.extensions.values():
             applied = await self.store.extension_migrate(extension.name, extension.migrations_for(self.store.name))
             done += [f"{extension.name}/{name}" for name in applied]
+        if rls or done:  # tables that came just now are closed as well, where rows are guarded
+            await self.store.rows_guard(only_if_on=not rls)
         return done
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
@@ -165,7 +169,7 @@ class Holdfast(SyncTwins):
     def worker(
         self,
         *,
-        queues: Sequence[str] | None = None,
+        queues: Sequence[str] | Mapping[str, int] | None = None,
         concurrency: int = 10,
         exit_when_idle: float | None = None,
         reap: bool = True,
@@ -177,14 +181,10 @@ class Holdfast(SyncTwins):
             exit_when_idle = None if exit_when_idle is None else codec.seconds(0.0)(exit_when_idle)
         except ValueError as wrong:
             raise InvalidOption(f"exit_when_idle must be {wrong}, not {reprlib.repr(exit_when_idle)}") from None
-        if isinstance(queues, str):
-            raise InvalidOption(f"queues must be a list such as [{queues!r}]")
-        for queue in queues or ():
-            reading.text("a queue", queue)
+        wanted = check_queues(queues) or sorted({task.spec.queue for task in self.tasks.values()}) or ["default"]
         for task in self.tasks.values():
             if task.spec.rate is not None:
                 self.rate.named(task.spec.rate)  # better now than at its first job
-        wanted = list(queues) if queues else sorted({task.spec.queue for task in self.tasks.values()}) or ["default"]
         return Worker(
             self,
             self.settings,
@@ -199,12 +199,13 @@ class Holdfast(SyncTwins):
     async def run_worker(
         self,
         *,
-        queues: Sequence[str] | None = None,
+        queues: Sequence[str] | Mapping[str, int] | None = None,
         concurrency: int = 10,
         exit_when_idle: float | None = None,
         reap: bool = True,
     ) -> WorkerEnd:
-        """Work in this process. `exit_when_idle=0.0` returns when nothing is left to do now, None runs until stopped."""
+        """Work in this process. `exit_when_idle=0.0` returns when nothing is left to do now, None runs until stopped.
+        `queues`: a list, the first one first; or weights such as `{"mail": 3, "reports": 1}`."""
         worker = self.worker(queues=queues, concurrency=concurrency, exit_when_idle=exit_when_idle, reap=reap)
         self._workers.add(worker)
         try:
@@ -232,11 +233,15 @@ class Holdfast(SyncTwins):
 
     # -- for sync programs; most twins are in sync_twins.py --------------------------------------------------------------
 
-    def migrate_sync(self) -> list[str]:
-        return self.call_sync(self.migrate())
+    def migrate_sync(self, *, rls: bool = False) -> list[str]:
+        return self.call_sync(self.migrate(rls=rls))
 
     def run_worker_sync(
-        self, *, queues: Sequence[str] | None = None, concurrency: int = 10, exit_when_idle: float | None = None
+        self,
+        *,
+        queues: Sequence[str] | Mapping[str, int] | None = None,
+        concurrency: int = 10,
+        exit_when_idle: float | None = None,
     ) -> WorkerEnd:
         return self.call_sync(self.run_worker(queues=queues, concurrency=concurrency, exit_when_idle=exit_when_idle))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from holdfast import reading
+from holdfast.errors import InvalidOption
 from holdfast.store.protocol import HOPS, Claim
 
 AHEAD_SECONDS = 0.05
@@ -12,6 +14,7 @@ AHEAD_MAX = 1000
 LISTENING_POLL_SECONDS = 30.0
 HOPS_MAX = 512
 HINTS_MAX = 200
+WEIGHT_MAX = 1000
 BUSY_SECONDS = 0.02
 """Somebody else was serving a tenant that may have room: ask again this soon."""
 
@@ -58,6 +61,39 @@ class Poll:
             return max(self._idle, LISTENING_POLL_SECONDS)
         now, self._next = self._next, min(self._idle, self._next * 1.5)
         return now
+
+
+def check_queues(queues: Sequence[str] | Mapping[str, int] | None) -> list[str] | dict[str, int]:
+    """As given, or InvalidOption."""
+    if isinstance(queues, str):
+        raise InvalidOption(f"queues must be a list such as [{queues!r}]")
+    for queue in queues or ():
+        reading.text("a queue", queue)
+    if not isinstance(queues, Mapping):
+        return list(queues or ())
+    for queue, weight in queues.items():
+        if not isinstance(weight, int) or not 1 <= weight <= WEIGHT_MAX:
+            raise InvalidOption(f"the weight of queue {queue} must be a whole number from 1 to {WEIGHT_MAX}, not {weight!r}")
+    return dict(queues)
+
+
+class QueueOrder:
+    """Which queue a claim looks at first: always the first one given or, with weights, each in turn as often as its weight
+    says. The others come behind it, so that a worker never idles while one of its queues has work."""
+
+    def __init__(self, queues: Sequence[str] | Mapping[str, int]) -> None:
+        self.names = list(dict.fromkeys(queues))
+        self._weights = dict(queues) if isinstance(queues, Mapping) else None
+        self._credit = dict.fromkeys(self.names, 0)
+
+    def next(self) -> list[str]:
+        if self._weights is None:
+            return self.names
+        for name, weight in self._weights.items():
+            self._credit[name] += weight
+        first_to_last = sorted(self.names, key=lambda name: -self._credit[name])  # stable: of equals the first one given
+        self._credit[first_to_last[0]] -= sum(self._weights.values())
+        return first_to_last
 
 
 class Rotation:

@@ -118,7 +118,8 @@ async def _listening(hf: Holdfast) -> Check:
     try:
         async with hf.transaction() as tx:
             await tx.execute("SELECT pg_notify('holdfast', 'doctor')")
-        await asyncio.wait_for(heard.wait(), NOTIFY_SECONDS)
+        async with asyncio.timeout(NOTIFY_SECONDS):
+            await heard.wait()
     except TimeoutError:
         return Check(
             "wake-ups",

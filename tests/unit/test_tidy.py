@@ -176,6 +176,17 @@ def _sleeps(node: ast.AST) -> bool:
     return not only_yields
 
 
+def test_nothing_waits_with_wait_for() -> None:
+    """`asyncio.wait_for` of Python 3.11 may lose a cancellation, and a process then goes on; use `asyncio.timeout`."""
+    waiting = [
+        f"{path}:{node.lineno}"
+        for path, tree in parsed("src").items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "asyncio.wait_for"
+    ]
+    assert waiting == []
+
+
 def test_no_module_is_too_long() -> None:
     """A module beyond its budget is a decision, listed by name; a list entry that is not needed goes."""
     long = {path for path in parsed(*OUR_PYTHON) if len(text_files()[path].splitlines()) > LINES_PER_MODULE_MAX}

@@ -13,7 +13,7 @@ from holdfast.processes.supervisor import Child, Supervisor
 
 
 @click.command(cls=Command)
-@click.option("--queues", metavar="A,B", help="Which queues, the first one first; else those of the app's tasks.")
+@click.option("--queues", metavar="A,B", help="Which queues, the first one first; or with weights, A=3,B=1.")
 @click.option("--concurrency", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Jobs at a time.")
 @click.option("--processes", type=click.IntRange(1, 256), default=1, show_default=True)
 @click.option("--exit-when-idle", type=click.FloatRange(0), metavar="SECONDS", help="End when there was no job for this long.")
@@ -30,10 +30,27 @@ def worker(
     grace: float | None,
 ) -> int:
     """Run jobs until stopped. SIGTERM or Ctrl+C: finish what runs; a second one gives the rest back at once."""
-    names = [name.strip() for name in queues.split(",") if name.strip()] if queues else None
-    wish = Wish(queues=names, concurrency=concurrency, exit_when_idle=exit_when_idle, reap=not no_reap, grace=grace)
+    wish = Wish(
+        queues=_wanted_queues(queues), concurrency=concurrency, exit_when_idle=exit_when_idle, reap=not no_reap, grace=grace
+    )
     if processes == 1 and os.getpid() != 1:
         return WorkerProcess(call, wish).run()
     # As process 1 of a container a worker would inherit orphans that only a supervisor may collect.
     children = [Child(f"worker {number}", WorkerProcess(call, wish, supervised=True).run) for number in range(1, processes + 1)]
     return Supervisor(children, say).run()
+
+
+def _wanted_queues(text: str | None) -> list[str] | dict[str, int] | None:
+    """`mail,reports` in this order, or `mail=3,reports=1` by weight."""
+    names = [name.strip() for name in (text or "").split(",") if name.strip()]
+    if not any("=" in name for name in names):
+        return names or None
+    weights = {}
+    for name in names:
+        queue, _, weight = name.rpartition("=")
+        if not queue or not weight.isdecimal():
+            raise click.BadParameter(
+                f"{name!r} has no weight; write each queue as NAME=WEIGHT, or none.", param_hint="--queues"
+            )
+        weights[queue.strip()] = int(weight)
+    return weights

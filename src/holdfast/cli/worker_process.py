@@ -31,7 +31,7 @@ HARD_END_SECONDS = 5.0
 class Wish:
     """The worker that somebody asked for."""
 
-    queues: list[str] | None = None
+    queues: list[str] | dict[str, int] | None = None
     concurrency: int = 10
     exit_when_idle: float | None = None
     reap: bool = True

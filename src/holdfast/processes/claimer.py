@@ -8,7 +8,7 @@ import logging
 import random
 from typing import Protocol
 
-from holdfast.claim import Pace, Poll, Rotation
+from holdfast.claim import Pace, Poll, QueueOrder, Rotation
 from holdfast.errors import StorageError
 from holdfast.settings import Settings
 from holdfast.store.protocol import Beat, Claim, Claimed, Store
@@ -44,16 +44,16 @@ class Claimer:
         body: Body,
         *,
         machine_id: str | None,
-        queues: list[str],
+        order: QueueOrder,
         tasks: list[str],
         concurrency: int,
         exit_when_idle: float | None,
     ) -> None:
         self.pace = Pace(concurrency)
-        self.rotation = Rotation(queues)
+        self.rotation = Rotation(order.names)
         self._body = body
         self._machine_id = machine_id
-        self._queues = queues
+        self._order = order
         self._tasks = tasks
         self._concurrency = concurrency
         self._exit_when_idle = exit_when_idle
@@ -61,6 +61,8 @@ class Claimer:
         self._woken = asyncio.Event()
         self._room = asyncio.Event()
         self._stopping = False
+        self._in_doubt = False
+        """A claim was never answered: it may have been committed all the same."""
 
     def stop(self) -> None:
         self._stopping = True
@@ -105,9 +107,7 @@ class Claimer:
                 continue
             self._woken.clear()
             try:
-                if away_since is not None:
-                    # A claim may have been committed although its answer never came.
-                    self._body.give_back_unknown(await self._body.store.lease_list(self._body.id))
+                await self._give_back_what_is_in_doubt()
                 claim, again = await self._claim(room)
                 away_since, pause = None, 0.0
             except StorageError as error:
@@ -130,6 +130,14 @@ class Claimer:
                 continue
             if again != 0:
                 await self._wait(self._how_long(claim, again, loop.time() - idle_since))
+        with contextlib.suppress(StorageError):
+            await self._give_back_what_is_in_doubt()
+
+    async def _give_back_what_is_in_doubt(self) -> None:
+        """Jobs that nobody here knows of would wait for their lease to end."""
+        if self._in_doubt:
+            self._body.give_back_unknown(await self._body.store.lease_list(self._body.id))
+            self._in_doubt = False
 
     async def _claim(self, room: int) -> tuple[Claim, float | None]:
         """What was found, and in how many seconds it is worth asking again by ourselves."""
@@ -138,7 +146,7 @@ class Claimer:
             claim = await self._body.store.job_claim(
                 worker=self._body.id,
                 machine=self._machine_id,
-                queues=self._queues,
+                queues=self._order.next(),
                 tasks=self._tasks,
                 limit=room,
                 cursors=self.rotation.cursors,
@@ -146,6 +154,7 @@ class Claimer:
                 hints=hints,
             )
         except BaseException:
+            self._in_doubt = True
             self.rotation.unanswered()
             raise
         return claim, self.rotation.answered(claim, room, hops)
@@ -165,7 +174,8 @@ class Claimer:
 
     async def _wait(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._woken.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
         except TimeoutError:
             self.rotation.look_everywhere()
 

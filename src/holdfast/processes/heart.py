@@ -78,7 +78,8 @@ class Heart:
         while not self._stopping.is_set():
             interval = self._interval()
             try:
-                await asyncio.wait_for(wanted.wait(), max(0.0, min(1.0, last_beat + interval - time.monotonic())))
+                async with asyncio.timeout(max(0.0, min(1.0, last_beat + interval - time.monotonic()))):
+                    await wanted.wait()
             except TimeoutError:
                 pass
             self._look_at_the_loop()
@@ -124,7 +125,8 @@ class Heart:
         """A run that completes in the task's own transaction: its row is locked until that ends. Nobody else can take it
         meanwhile, so this beat need not arrive; but the others' must not wait for it."""
         with contextlib.suppress(TimeoutError):
-            held = await asyncio.wait_for(self._body.store.lease_extend_if_held([beat]), LOCKED_ROW_SECONDS)
+            async with asyncio.timeout(LOCKED_ROW_SECONDS):
+                held = await self._body.store.lease_extend_if_held([beat])
             self._body.loop.call_soon_threadsafe(self._body.beat_answered, [beat], held)
 
     def _look_at_the_loop(self) -> None:

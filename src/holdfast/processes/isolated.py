@@ -190,7 +190,8 @@ async def _end_group(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         _signal_group(process.pid, signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), TERM_SECONDS)
+            async with asyncio.timeout(TERM_SECONDS):
+                await process.wait()
     _signal_group(process.pid, signal.SIGKILL)
     await process.wait()
 

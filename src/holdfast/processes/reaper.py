@@ -42,7 +42,8 @@ class Reaper:
             except Exception:
                 log.exception("The reaper's pass failed, the next one comes in %g s", self._interval)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), self._interval)
+                async with asyncio.timeout(self._interval):
+                    await self._stopping.wait()
 
     async def one_pass(self, *, prunes: bool = True) -> tuple[ReapReport, int]:
         """What was rescued, and how many old rows were deleted: of a reaper's passes only every tenth looks for those."""

@@ -10,11 +10,12 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from holdfast.claim import QueueOrder
 from holdfast.context import Platform
 from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.finish import Finisher, release_of
@@ -60,7 +61,7 @@ class Worker:
         settings: Settings,
         tasks: dict[str, Task[..., Any]],
         *,
-        queues: Sequence[str],
+        queues: Sequence[str] | Mapping[str, int],
         concurrency: int,
         exit_when_idle: float | None = None,
         reap: bool = True,
@@ -76,7 +77,8 @@ class Worker:
         self.run_logs: RunLogs
         self._tasks = tasks
         self._task_names = sorted(tasks)
-        self._queues = list(dict.fromkeys(queues))
+        order = QueueOrder(queues)
+        self._queues = order.names
         self._concurrency = concurrency
         self._reap = reap
         self._machine_id = machine_id or os.environ.get("FLY_MACHINE_ID") or os.environ.get("HOLDFAST_MACHINE_ID")
@@ -93,7 +95,7 @@ class Worker:
         self._claimer = Claimer(
             self,
             machine_id=self._machine_id,
-            queues=self._queues,
+            order=order,
             tasks=self._task_names,
             concurrency=concurrency,
             exit_when_idle=exit_when_idle,
@@ -334,7 +336,8 @@ class Worker:
         while not done() and self.loop.time() < over_at:
             self._run_ended.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._run_ended.wait(), max(0.01, over_at - self.loop.time()))
+                async with asyncio.timeout(max(0.01, over_at - self.loop.time())):
+                    await self._run_ended.wait()
 
     async def _let_go(self, helpers: list[asyncio.Task[None]]) -> int:
         """End our own tasks; how many would not end. If the whole loop is being shut down, the runs were still there: they

@@ -121,7 +121,8 @@ class Connections:
         pool = self._pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             try:
-                await asyncio.wait_for(pool.close(), _CONNECT_SECONDS)
+                async with asyncio.timeout(_CONNECT_SECONDS):
+                    await pool.close()
             except (*_AWAY, asyncpg.PostgresError):
                 pool.terminate()
 
