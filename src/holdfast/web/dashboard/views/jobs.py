@@ -18,7 +18,11 @@ from holdfast.web.dashboard.rows import row
 
 PER_PAGE = 50
 NAMED_TASKS_MAX = 5
-VERBS = {BulkVerb.CANCEL: ("cancel", "Cancel", "cancelled"), BulkVerb.RETRY: ("retry", "Retry", "retried")}
+VERBS = {
+    BulkVerb.CANCEL: ("cancel", "Cancel", "Cancels", "cancelled"),
+    BulkVerb.RETRY: ("retry", "Retry", "Queues again", "retried"),
+}
+"""The act, the word on the button, the word in the sentence, and what is said afterwards."""
 
 pages = Pages(
     "jobs",
@@ -92,7 +96,7 @@ async def act(page: PageRequest) -> Any:
 
 
 async def _act_on_selected(page: PageRequest, verb: BulkVerb, ids: list[str]) -> Any:
-    _, word, done = VERBS[verb]
+    _, word, does, done = VERBS[verb]
     jobs = [job for job in [await _job_or_none(page, job_id) for job_id in ids] if job is not None]
     if not jobs:
         raise JobNotFound("None of these jobs is there any more.")
@@ -100,7 +104,7 @@ async def _act_on_selected(page: PageRequest, verb: BulkVerb, ids: list[str]) ->
     named = ", ".join(f"{n} × {task}" for task, n in tasks[:NAMED_TASKS_MAX]) + (", …" if len(tasks) > NAMED_TASKS_MAX else "")
     question = await page.confirmed(
         f"{word} {words.many(len(jobs), 'job')}?",
-        f"{word}s the {words.many(len(jobs), 'job')} that you ticked: {named}. Those that no longer allow it are left alone.",
+        f"{does} the {words.many(len(jobs), 'job')} that you ticked: {named}. Those that no longer allow it are left alone.",
         button=f"{word} {words.many(len(jobs), 'job')}",
         count=len(jobs),
         danger=verb is BulkVerb.CANCEL,
@@ -118,7 +122,7 @@ async def _act_on_selected(page: PageRequest, verb: BulkVerb, ids: list[str]) ->
 
 
 async def _act_by_filter(page: PageRequest, verb: BulkVerb) -> Any:
-    _, word, done = VERBS[verb]
+    _, word, does, done = VERBS[verb]
     form = await page.form()
     given = {name: form.get(name) for name in ("state", "last", *filters.NAMES)}
     wanted = filters.read(given, page.tenant, page.now)
@@ -128,7 +132,7 @@ async def _act_by_filter(page: PageRequest, verb: BulkVerb) -> Any:
     at_least = " There are more: this acts on the newest of them, and can be done again." if found.capped else ""
     question = await page.confirmed(
         f"{word} {words.many(found.count, 'job')}?",
-        f"{word}s all that match this filter and allow it: {wanted.words}.{at_least}",
+        f"{does} all that match this filter and allow it: {wanted.words}.{at_least}",
         button=f"{word} {words.many(found.count, 'job')}",
         count=found.count,
         danger=verb is BulkVerb.CANCEL,
