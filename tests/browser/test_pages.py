@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tests.support.served import Served
 
 PAGES = ("/", "/jobs", "/dead", "/queues", "/organization", "/members", "/keys", "/projects", "/events")
+AXE_LOOKS_AT = {("light", 1280), ("dark", 390)}
+"""It takes its time: each theme once, for colours, and each width once, for what is there."""
 STATE = "() => document.querySelector('#live')?.dataset.state"
 
 
@@ -77,7 +79,7 @@ def test_find_the_failing_job_read_its_log_retry_it_and_see_it_turn_green(
 
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_page_is_accessible_and_fits(page: Page, served: Served, mended: dict[str, bool], width: int) -> None:
+def test_every_page_is_accessible_and_fits(page: Page, served: Served, mended: dict[str, bool], theme: str, width: int) -> None:
     """Light and dark, on a screen and on a phone: axe finds nothing, nothing is cut off, the browser does not complain."""
     mended["mended"] = False
     failed = enqueue(served, "may.csv", tags=["nightly", "v2"])
@@ -86,7 +88,8 @@ def test_every_page_is_accessible_and_fits(page: Page, served: Served, mended: d
     for path in (*PAGES, f"/jobs/{failed}", "/jobs?state=failed"):
         page.goto(path)
         page.evaluate("() => document.fonts.ready")
-        assert axe(page, "body") == [], path
+        if (theme, width) in AXE_LOOKS_AT:
+            assert axe(page, "body") == [], path
         assert page.evaluate("() => document.documentElement.scrollWidth") <= width, path
 
 
