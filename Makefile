@@ -5,7 +5,7 @@ PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser demo demo-full test test-fast screenshots conformance cases bench bench-peers chaos fuzz-api lint types fmt ci clean
+.PHONY: help setup browser servers demo demo-full test test-fast screenshots conformance cases bench bench-peers chaos fuzz-api lint types fmt ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -21,6 +21,9 @@ $(READY): pyproject.toml
 browser: ## install the Chromium that the browser tests use, where it is missing
 	@$(PYTHON) tools/browser.py
 
+servers: ## install PgBouncer and Redis for the tests that need them, where they are missing
+	@$(PYTHON) -m tools.servers
+
 screenshots: setup ## take pictures of the dashboard into docs/images
 	@$(PY) -m tools.screenshots
 
@@ -35,17 +38,13 @@ demo-full: setup ## the same extraction with cdxgen (needs npm) and Semgrep, whi
 
 # Many tests wait for processes: two at a time take half as long, also on two cores. A file stays together.
 SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
-# Those that drive a browser come after the others, in a process of their own.
-NO_BROWSER := --ignore tests/browser
 
 test: lint types ## everything: lint, types, all tests on both databases, the list of cases
-	@$(PY) -m pytest --quiet $(SIDE_BY_SIDE) $(NO_BROWSER)
-	@$(PY) -m pytest --quiet tests/browser
+	@$(PY) tools/suite.py
 	@$(PY) tools/cases.py
 
 test-fast: setup ## the tests that need no PostgreSQL
-	@$(PY) -m pytest --quiet --store sqlite $(SIDE_BY_SIDE) $(NO_BROWSER)
-	@$(PY) -m pytest --quiet --store sqlite tests/browser
+	@$(PY) tools/suite.py --store sqlite
 
 conformance: setup ## one suite, both stores
 	@$(PY) -m pytest --quiet tests/conformance $(SIDE_BY_SIDE)

@@ -12,7 +12,7 @@ import sys
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MISSING = "No browser here: `make browser` installs Chromium (Debian, as root), or HOLDFAST_TEST_BROWSER names one."
-INSTALL = ("apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "chromium")
+INSTALL = ("apt-get", "install", "--yes", "--quiet", "--no-install-recommends")
 INSTALL_SECONDS_MAX = 300
 
 
@@ -21,11 +21,11 @@ def find_browser() -> str | None:
     return given or next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
-def install() -> bool:
+def install_package(name: str) -> bool:
     """With the lists of packages that are there, and where those are too old or missing with new ones."""
     if not shutil.which("apt-get") or os.geteuid() != 0:
         return False
-    return _quietly(*INSTALL) or (_quietly("apt-get", "update", "--quiet") and _quietly(*INSTALL))
+    return _quietly(*INSTALL, name) or (_quietly("apt-get", "update", "--quiet") and _quietly(*INSTALL, name))
 
 
 def _quietly(*command: str) -> bool:
@@ -41,7 +41,7 @@ def main() -> int:
     if find_browser():
         return 0
     print("installing chromium ...", flush=True)
-    if install() and find_browser():
+    if install_package("chromium") and find_browser():
         return 0
     print(MISSING)
     return 1
