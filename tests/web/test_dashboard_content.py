@@ -13,6 +13,7 @@ from holdfast import Holdfast
 from holdfast.errors import ConfigError
 from holdfast.pages import Nav, Page, Pages
 from holdfast.web.dashboard import charts, words
+from holdfast.web.dashboard.views import jobs
 from tests.web.scene import Scene
 from tests.web.test_dashboard_actions import said
 
@@ -64,6 +65,21 @@ async def test_lists_come_in_pages_that_keep_the_filter(sqlite_hf: Holdfast) -> 
         pages += 1
         assert not address or "tag=x" in address
     assert (pages, len(seen), len(set(seen))) == (3, 120, 120)
+
+
+async def test_a_search_for_something_rare_ends_by_itself(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says how far it has looked, and goes on when asked: no page walks through all of history unasked."""
+    monkeypatch.setattr(jobs, "LOOKED_AT", 5)
+    rare = await scene.enqueue(tags=["rare"])
+    for _ in range(8):
+        await scene.enqueue()
+    await scene.work()
+    for who in ("service", "acme viewer"):
+        bounded = await scene.get(who, "/jobs?tag=rare")
+        assert "None of the newest 5 jobs" in said(bounded)
+        everything = re.search(r'href="([^"]+)">Look through all jobs', bounded.text)
+        assert everything is not None
+        assert f'id="job-{rare}"' in (await scene.get(who, everything[1].replace("&amp;", "&"))).text
 
 
 @pytest.mark.parametrize(

@@ -288,6 +288,8 @@ class JobFilter(msgspec.Struct, kw_only=True, frozen=True):
     tag: str | None = None
     after: datetime | None = None
     before: datetime | None = None
+    since: str | None = None
+    """An id: only this job and newer ones are looked at, however few of them match."""
 
 
 CANCELLABLE = (State.QUEUED, State.RUNNING)

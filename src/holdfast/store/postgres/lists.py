@@ -65,7 +65,7 @@ class ListVerbs:
         w = where
         return await self._connections.fetch(
             STATEMENTS[head].replace("/* matching */", matching),
-            *(states, w.queue, w.task, w.tenant, w.project, w.tag, w.after, w.before, cursor, limit),
+            *(states, w.queue, w.task, w.tenant, w.project, w.tag, w.after, w.before, cursor, limit, w.since),
         )
 
 

@@ -23,3 +23,12 @@ SELECT step, min(created_at) AS first_at, max(created_at) AS last_at, count(*) A
     max(CASE level WHEN 'error' THEN 2 WHEN 'warning' THEN 1 ELSE 0 END) AS worst
 FROM (SELECT step, created_at, duration_ms, level FROM holdfast.logs WHERE run_id = $1 ORDER BY no LIMIT $2) AS lines
 WHERE step IS NOT NULL GROUP BY step ORDER BY 2 LIMIT 100
+
+-- name: job_newest_bound
+-- The id behind which the newest so many jobs lie; none where there are not so many.
+SELECT id FROM holdfast.jobs ORDER BY id DESC LIMIT 1 OFFSET $1
+
+-- name: job_newest_bound_of_tenant
+-- The same for one tenant, by its completed jobs, of which there are the most.
+SELECT id FROM holdfast.jobs WHERE tenant = $1 AND state = 'completed'
+ORDER BY tenant DESC, state DESC, id DESC LIMIT 1 OFFSET $2

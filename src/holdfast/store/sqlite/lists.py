@@ -81,6 +81,7 @@ def _matching(
         "tag": where.tag,
         "after": where.after and where.after.timestamp(),
         "before": where.before and where.before.timestamp(),
+        "since": where.since,
         "limit": limit,
     }
     found: list[sqlite3.Row] = []
