@@ -63,7 +63,7 @@ LAYERS: list[set[str]] = [
 ]
 """Lowest first: a module imports from its own row and the rows above it here. `""` is the package's own `__init__`."""
 
-EXTRACTION_SEES = {"holdfast", "holdfast.errors", "holdfast.pipeline", "holdfast.extraction"}
+EXTRACTION_SEES = {"holdfast", "holdfast.errors", "holdfast.pages", "holdfast.pipeline", "holdfast.extraction"}
 
 CONCRETE = ["holdfast.store.sqlite", "holdfast.store.postgres", "holdfast.machines.local", "holdfast.machines.fly"]
 """Chosen in app.py alone."""

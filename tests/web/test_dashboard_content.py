@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
+from holdfast.clock import ManualClock
 from holdfast.errors import ConfigError
 from holdfast.pages import Nav, Page, Pages
 from holdfast.web.dashboard import charts, words
@@ -33,6 +34,27 @@ async def test_a_waiting_job_says_why(scene: Scene) -> None:
     assert "Tenant acme is paused by ana" in said(await scene.get("acme viewer", f"/jobs/{job_id}"))
     page = said(await scene.get("acme viewer", "/organization"))
     assert "Why is acme waiting? Tenant acme is paused by ana" in page
+
+
+async def test_a_running_job_is_slow_after_its_time_and_cancelling_until_it_stops(hf_at: Holdfast, clock: ManualClock) -> None:
+    """The page says which number it has passed; who asked for the cancel, and that the button is busy."""
+    scene = Scene(hf_at)
+
+    @hf_at.task(expected=30)
+    async def render() -> None: ...
+
+    job = await render.options(tenant="acme").enqueue()
+    await hf_at.store.job_claim(worker="w-1", machine="m-1", queues=["default"], tasks=["render"], limit=1)
+    page = said(await scene.get("acme member", f"/jobs/{job.id}"))
+    assert "running" in page and "Taking longer" not in page and "w-1" not in page
+    clock.advance(60)
+    page = said(await scene.get("acme admin", f"/jobs/{job.id}"))
+    assert "Taking longer than expected (30 s)" in page and "w-1 on m-1" in page
+    assert "1 job taking longer than expected" in said(await scene.get("acme viewer", "/"))
+    await hf_at.cancel(job.id, by="ana")
+    answer = await scene.get("acme member", f"/jobs/{job.id}")
+    assert "asked by ana" in said(answer) and "<button disabled>Cancelling …</button>" in answer.text
+    assert f'action="/jobs/{job.id}/cancel"' not in answer.text
 
 
 async def test_the_overview_draws_the_last_hour(scene: Scene) -> None:

@@ -26,7 +26,7 @@ async def overview(page: PageRequest) -> Any:
     stats: Stats = await hf.stats(tenant=tenant)
     past = await (history.of_all(hf) if tenant is None else history.of_tenant(hf, tenant))
     failed = await hf.store.job_list(JobFilter(tenant=tenant, state=State.FAILED), cursor=None, limit=FAILED_SHOWN)
-    queues = await queue_rows(page)
+    queues = await queue_rows(page, [queue.load for queue in stats.queues.values()])
     return page.render(
         "overview.html",
         stats=stats,

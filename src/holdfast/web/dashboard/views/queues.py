@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -24,10 +25,12 @@ class QueueRow(msgspec.Struct):
     """Minute by minute; empty where one tenant is looked at."""
 
 
-async def queue_rows(page: PageRequest) -> list[QueueRow]:
-    """Those that were set, that have something in them, or that had."""
+async def queue_rows(page: PageRequest, found: Iterable[QueueLoad] | None = None) -> list[QueueRow]:
+    """Those that were set, that have something in them, or that had. `found`: what is in them, where that is known already."""
     known = {queue.name: queue for queue in await page.hf.queues.list()}
-    loads = {load.queue: load for load in await page.hf.store.queue_stats(tenant=page.tenant, cap=COUNT_CAP)}
+    if found is None:
+        found = await page.hf.store.queue_stats(tenant=page.tenant, cap=COUNT_CAP)
+    loads = {load.queue: load for load in found}
     ends = await history.by_queue(page.hf) if page.tenant is None else {}
     return [
         QueueRow(
