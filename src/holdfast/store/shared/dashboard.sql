@@ -25,10 +25,10 @@ FROM (SELECT step, created_at, duration_ms, level FROM holdfast.logs WHERE run_i
 WHERE step IS NOT NULL GROUP BY step ORDER BY 2 LIMIT 100
 
 -- name: job_newest_bound
--- The id behind which the newest so many jobs lie; none where there are not so many.
-SELECT id FROM holdfast.jobs ORDER BY id DESC LIMIT 1 OFFSET $1
+-- Of the jobs before an id, where the newest so many of them end; none where there are not so many.
+SELECT id FROM holdfast.jobs WHERE id < $1 ORDER BY id DESC LIMIT 1 OFFSET $2
 
 -- name: job_newest_bound_of_tenant
 -- The same for one tenant, by its completed jobs, of which there are the most.
-SELECT id FROM holdfast.jobs WHERE tenant = $1 AND state = 'completed'
-ORDER BY tenant DESC, state DESC, id DESC LIMIT 1 OFFSET $2
+SELECT id FROM holdfast.jobs WHERE tenant = $1 AND state = 'completed' AND id < $2
+ORDER BY tenant DESC, state DESC, id DESC LIMIT 1 OFFSET $3

@@ -20,8 +20,10 @@ from holdfast.web.dashboard.rows import row
 
 PER_PAGE = 50
 NAMED_TASKS_MAX = 5
-LOOKED_AT = 20_000
-"""How many of the newest jobs a filter goes through before it asks whether to go on."""
+LOOKED_AT = 5_000
+"""How many jobs a filter goes through before it asks whether to go on."""
+NEWEST = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+"""Before this id lie all."""
 VERBS = {
     BulkVerb.CANCEL: ("cancel", "Cancel", "Cancels", "cancelled"),
     BulkVerb.RETRY: ("retry", "Retry", "Queues again", "retried"),
@@ -53,7 +55,7 @@ async def _list(page: PageRequest, wanted: Filter, *, dead: bool) -> Any:
     cursor = page.query.get("cursor")
     if cursor is not None and not is_uuid(cursor):
         raise InvalidOption("cursor= must be the id of a job.")
-    since = None if page.query.get("all") else await _bound(page, wanted)
+    since = None if page.query.get("all") else await _bound(page, wanted, cursor or NEWEST)
     where = msgspec.structs.replace(wanted.where, since=since)
     jobs = await page.hf.store.job_list(where, cursor=cursor, limit=PER_PAGE + 1)
     counts = await page.hf.store.job_counts(words.COUNT_CAP, tenant=page.tenant)
@@ -67,19 +69,20 @@ async def _list(page: PageRequest, wanted: Filter, *, dead: bool) -> Any:
         total=sum(counts.values()),
         states=list(State),
         spans=filters.SPAN_WORDS,
-        looked_at=LOOKED_AT if since is not None and len(jobs) <= PER_PAGE else None,
+        further=since if since is not None and len(jobs) <= PER_PAGE else None,
+        looked_at=LOOKED_AT,
     )
 
 
-async def _bound(page: PageRequest, wanted: Filter) -> str | None:
+async def _bound(page: PageRequest, wanted: Filter, cursor: str) -> str | None:
     """Where a search for something rare stops by itself. States that have an index of their own need no such end."""
     if not wanted.narrow and wanted.where.state is not State.QUEUED:
         return None
     store, tenant = page.hf.store, page.tenant
     found = await (
-        store.shared("job_newest_bound", LOOKED_AT)
+        store.shared("job_newest_bound", cursor, LOOKED_AT)
         if tenant is None
-        else store.shared("job_newest_bound_of_tenant", tenant, LOOKED_AT)
+        else store.shared("job_newest_bound_of_tenant", tenant, cursor, LOOKED_AT)
     )
     return str(found[0]["id"]) if found else None
 
