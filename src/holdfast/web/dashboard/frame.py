@@ -73,6 +73,8 @@ class PageRequest:
         self.place: Mapping[str, str] = request.path_params
         self.prefix = str(request.scope.get("root_path", "")).rstrip("/")
         self.tenant = scope(caller, self.query.get("tenant")) if caller else None
+        self.again = "hx-request" in request.headers
+        """Whether a page that is open reads itself again."""
         self._form: SentForm | None = None
         self.now: datetime = site.hf.clock.now() or datetime.now(UTC)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.job import Job, Run, State
+from holdfast.job import Job, LogLine, Run, State
 from holdfast.pages import Pages
 from holdfast.web.access import visible_event, visible_why
 from holdfast.web.dashboard.frame import PageRequest
@@ -12,7 +12,7 @@ from holdfast.web.dashboard.rows import EXPECTED_SECONDS, hidden, row, run_rows,
 
 LINES_WITHOUT_SCRIPT = 200
 STEPS_MAX = 100
-STEP_LINES_MAX = 20_000
+STEP_LINES_MAX = 5_000
 EVENTS_SHOWN = 100
 LAST_WORDS = 5
 
@@ -24,7 +24,8 @@ async def show(page: PageRequest) -> Any:
     job = await page.hf.get(page.place["job_id"], tenant=page.tenant)
     runs: list[Run] = await page.hf.runs(job.id, tenant=page.tenant)
     run = _chosen(page, runs)
-    lines = await page.hf.logs(run.run_id, newest=True, limit=LINES_WITHOUT_SCRIPT) if run else []
+    # Whoever reads the page again has scripts, and with them the panel, which reads the log by itself.
+    lines = await page.hf.logs(run.run_id, newest=True, limit=LINES_WITHOUT_SCRIPT) if run and not page.again else []
     events = [visible_event(page.caller, event) for event in await page.hf.store.event_list(job_id=job.id, limit=EVENTS_SHOWN)]
     why = visible_why(page.caller, await page.hf.why(job.id)) if job.state is State.QUEUED else None
     shows_args = page.may("read_arguments")
@@ -39,10 +40,18 @@ async def show(page: PageRequest) -> Any:
         next_run_no=job.run_no + 1 if not job.state.ended and job.state is not State.RUNNING else None,
         steps=await _steps(page, job, run),
         lines=lines,
-        last_words=[line for line in lines if line.level == "error"][-LAST_WORDS:] if job.state is State.FAILED else [],
+        last_words=await _last_words(page, job, run),
         events=events,
         expected=job.expected_duration or EXPECTED_SECONDS,
     )
+
+
+async def _last_words(page: PageRequest, job: Job[Any], run: Run | None) -> list[LogLine]:
+    """Of a job that failed: the last errors in the log of the run that is shown."""
+    if run is None or job.state is not State.FAILED:
+        return []
+    found: list[LogLine] = await page.hf.logs(run.run_id, levels=["error"], newest=True, limit=LAST_WORDS)
+    return found
 
 
 def _chosen(page: PageRequest, runs: list[Run]) -> Run | None:
