@@ -66,7 +66,17 @@ async def test_the_overview_draws_the_last_hour(scene: Scene) -> None:
     everybody = (await scene.get("service", "/")).text
     assert re.search(r"<title>(this minute|1 min ago): 3 completed, 1 failed</title>", everybody)
     assert "jobs ended in the last hour" in everybody
+    await scene.hf.enqueue("add", {"a": 1}, tenant="acme", delay=3600)
     own = (await scene.get("acme viewer", "/")).text
+    tiles = re.findall(r'<span class="big num">([^<]+)</span><span class="state is-(\w+)">', own)
+    assert dict((name, n) for n, name in tiles) == {
+        "running": "0",
+        "queued": "0",
+        "scheduled": "1",
+        "failed": "1",
+        "completed": "2",
+        "cancelled": "0",
+    }
     assert re.search(r"<title>(this minute|1 min ago): 2 completed, 1 failed</title>", own)
     assert "other" not in said(await scene.get("acme viewer", "/"))
 
@@ -199,6 +209,7 @@ def test_charts_stay_within_their_frame() -> None:
     assert len(bars) == 3
     assert all(bar.y >= 0 and bar.y + bar.height <= charts.HEIGHT + 0.1 and bar.x + bar.width <= charts.WIDTH for bar in bars)
     assert drawn["columns"][0].title == "2 min ago: 3 completed, 1 failed"
+    assert charts.line([None, 3.0, None]).points.count(",") == 2, "one value is a short line"
     points = [float(y) for y in re.findall(r",([\d.]+)", charts.line([None, 5.0, 0.0, None, 2.5]).points)]
     assert len(points) == 3 and all(0 <= y <= charts.HEIGHT for y in points)
     assert charts.line([]).points == charts.line([0.0, 0.0]).points

@@ -10,13 +10,13 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
 
 from holdfast import Abort, Holdfast, current
 from holdfast.web.access import Caller, Role
 from holdfast.web.dashboard.frame import local_path
 from tests.web.people import BASE, key_of
 from tests.web.scene import Scene, add_tasks
+from tests.web.test_mounting import in_django, in_fastapi, in_starlette
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -204,20 +204,24 @@ def test_nobody_is_sent_to_another_host(asked: str) -> None:
 # -- mounting ----------------------------------------------------------------------------------------------------------
 
 
-async def test_the_dashboard_works_below_a_prefix_with_the_hosts_login(sqlite_hf: Holdfast) -> None:
+@pytest.mark.parametrize(
+    ("mount", "prefix"),
+    [(in_fastapi, "/jobs"), (in_starlette, "/inner/jobs"), (in_django, "/jobs")],
+    ids=["fastapi", "starlette", "django"],
+)
+async def test_the_dashboard_works_below_a_prefix_with_the_hosts_login(sqlite_hf: Holdfast, mount: Any, prefix: str) -> None:
     """Every link and form begins with the prefix, and a form of it works."""
     add_tasks(sqlite_hf)
-    host = FastAPI()
-    host.mount("/ops/jobs", sqlite_hf.asgi(authenticate=lambda request: Caller("acme", Role.ADMIN, "user:ana")))
+    host = mount(sqlite_hf.asgi(authenticate=lambda request: Caller("acme", Role.ADMIN, "user:ana")))
     job = await sqlite_hf.enqueue("add", {"a": 1}, tenant="acme")
     async with browser(host) as client:
         for path in ("/", "/jobs", f"/jobs/{job.id}", "/organization"):
-            answer = await client.get(f"/ops/jobs{path}")
+            answer = await client.get(prefix + path)
             assert answer.status_code == 200
-            assert [each for each in outline(answer.text).addresses if not each.startswith(("/ops/jobs/", "#"))] == []
-        assert (await client.get("/ops/jobs/static/dashboard.css")).status_code == 200
-        done = await client.post(f"/ops/jobs/jobs/{job.id}/cancel", data={"confirm": "1"})
-        assert done.headers["location"] == f"/ops/jobs/jobs/{job.id}?done=cancelled"
+            assert [each for each in outline(answer.text).addresses if not each.startswith((f"{prefix}/", "#"))] == []
+        assert (await client.get(f"{prefix}/static/dashboard.css")).status_code == 200
+        done = await client.post(f"{prefix}/jobs/{job.id}/cancel", data={"confirm": "1"})
+        assert done.headers["location"] == f"{prefix}/jobs/{job.id}?done=cancelled"
     assert (await sqlite_hf.get(job.id)).cancel_requested_by == "user:ana"
 
 

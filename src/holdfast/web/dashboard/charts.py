@@ -44,6 +44,9 @@ def line(values: Sequence[float | None], top: float | None = None) -> Line:
     step = WIDTH / max(1, len(values) - 1)
     room = HEIGHT - 4  # half a stroke at both ends
     points = " ".join(f"{no * step:.1f},{HEIGHT - 2 - room * min(1.0, value / highest):.1f}" for no, value in known)
+    if len(known) == 1:
+        x, y = points.split(",")
+        points = f"{max(0.0, float(x) - step):.1f},{y} {points}"  # a line has two ends
     left, right = known[0][0] * step, known[-1][0] * step
     return Line(points, f"{left:.1f},{HEIGHT:g} {points} {right:.1f},{HEIGHT:g}", highest)
 

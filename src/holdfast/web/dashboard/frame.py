@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from holdfast.app import Holdfast
 from holdfast.errors import InvalidOption
 from holdfast.pages import Nav
+from holdfast.people.cache import ShortCache
 from holdfast.version import VERSION
 from holdfast.web.access import Act, Caller, may, require
 from holdfast.web.dashboard import words
@@ -30,6 +31,7 @@ HEADERS = {
     # With no-referrer a browser would not say either which page a form was sent from.
     "Referrer-Policy": "same-origin",
 }
+COUNTS_SECONDS = 3.0
 FIELDS_MAX = 1000
 FIELD_CHARS_MAX = 10_000
 
@@ -61,6 +63,8 @@ class Site:
         self.env = env
         self.nav = nav
         self.assets = Assets()
+        self.counts: ShortCache[dict[str, int]] = ShortCache(COUNTS_SECONDS)
+        """By tenant: however many look on, they are counted once in a while."""
 
 
 class PageRequest:
@@ -107,6 +111,15 @@ class PageRequest:
         if self.tenant is None:
             raise InvalidOption("The service role works across organizations: choose one of them first.")
         return self.tenant
+
+    async def counts(self) -> dict[str, int]:
+        """Jobs by state, each counted to a cap at the most, as they were a moment ago."""
+        who = f"tenant {self.tenant}" if self.tenant is not None else "all"
+        found = self.site.counts.get(who)
+        if found is None:
+            found = await self.site.hf.store.job_counts(words.COUNT_CAP, tenant=self.tenant)
+            self.site.counts.put(who, found)
+        return found
 
     # -- what was sent -------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ class History(msgspec.Struct):
     run_p50: list[float | None]
     run_p90: list[float | None]
     per_minute: float
-    """Ends of jobs, over the last five whole minutes."""
+    """Ends of jobs, over the last five minutes, the present one included."""
     partial: bool = False
     """There was more than was looked at."""
 
@@ -106,7 +106,7 @@ def _part(values: list[float], part: float) -> float | None:
 
 
 def _pace(ends: Sequence[Mapping[str, float]]) -> float:
-    return sum(minute[kind] for minute in ends[-6:-1] for kind in ("completed", "failed", "cancelled")) / 5
+    return sum(minute[kind] for minute in ends[-5:] for kind in ("completed", "failed", "cancelled")) / 5
 
 
 def _this_minute(hf: Holdfast) -> int:

@@ -20,7 +20,7 @@ from holdfast.web.dashboard.rows import row
 
 PER_PAGE = 50
 NAMED_TASKS_MAX = 5
-LOOKED_AT = 5_000
+LOOKED_AT = 2_000
 """How many jobs a filter goes through before it asks whether to go on."""
 NEWEST = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 """Before this id lie all."""
@@ -58,7 +58,7 @@ async def _list(page: PageRequest, wanted: Filter, *, dead: bool) -> Any:
     since = None if page.query.get("all") else await _bound(page, wanted, cursor or NEWEST)
     where = msgspec.structs.replace(wanted.where, since=since)
     jobs = await page.hf.store.job_list(where, cursor=cursor, limit=PER_PAGE + 1)
-    counts = await page.hf.store.job_counts(words.COUNT_CAP, tenant=page.tenant)
+    counts = await page.counts() if not (dead or wanted.narrow) else {}
     return page.render(
         "jobs.html",
         dead=dead,

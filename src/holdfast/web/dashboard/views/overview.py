@@ -30,7 +30,7 @@ async def overview(page: PageRequest) -> Any:
     return page.render(
         "overview.html",
         stats=stats,
-        scheduled=sum(queue.load.scheduled for queue in stats.queues.values()),
+        counts=_tiles(stats),
         past=past,
         kinds=history.KINDS,
         failed=[row(page, job) for job in failed],
@@ -39,6 +39,14 @@ async def overview(page: PageRequest) -> Any:
         notes=await _notes(page, stats),
         is_new=not sum(stats.counts.values()),
     )
+
+
+def _tiles(stats: Stats) -> dict[str, int]:
+    """By state, where those that wait for their time stand apart from those that wait for a worker."""
+    scheduled = sum(queue.load.scheduled for queue in stats.queues.values())
+    queued = stats.counts["queued"]
+    waiting = queued if queued >= stats.count_cap else max(0, queued - scheduled)
+    return {**stats.counts, "queued": waiting, "scheduled": scheduled}
 
 
 async def _notes(page: PageRequest, stats: Stats) -> list[dict[str, str]]:
@@ -61,7 +69,7 @@ async def _notes(page: PageRequest, stats: Stats) -> list[dict[str, str]]:
     if stats.slow:
         said = f"{words.many(stats.slow, 'job')} taking longer than expected."
         found.append({"level": "warning", "text": said, "link": page.link("/jobs", state="running"), "word": "See the jobs"})
-    if page.tenant is not None and stats.counts.get("queued"):
+    if page.tenant is not None and any(queue.load.waiting for queue in stats.queues.values()):
         why = await page.hf.why_tenant(page.tenant)
         if why.code in ("tenant_limit", "tenant_paused"):
             text = why.sentence
