@@ -52,6 +52,7 @@ LAYERS: list[set[str]] = [
         "outbox",
         "pages",
         "people",
+        "tenant_data",
         "tenants",
     },
     {"adopt", "machines", "pipeline"},
@@ -65,7 +66,8 @@ LAYERS: list[set[str]] = [
 
 EXTRACTION_SEES = {"holdfast", "holdfast.errors", "holdfast.pages", "holdfast.pipeline", "holdfast.extraction"}
 
-CONCRETE = ["holdfast.store.sqlite", "holdfast.store.postgres", "holdfast.machines.local", "holdfast.machines.fly"]
+CONCRETE = ["holdfast.store.sqlite", "holdfast.store.postgres"]
+CONCRETE += ["holdfast.machines.local", "holdfast.machines.fly", "holdfast.machines.kubernetes"]
 """Chosen in app.py alone."""
 
 DRIVERS: dict[str, set[str]] = {
