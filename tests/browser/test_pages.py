@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.support.served import Served
 
-PAGES = ("/", "/jobs", "/dead", "/queues", "/organization", "/members", "/keys", "/projects", "/events")
+PAGES = ("/", "/jobs", "/dead", "/queues", "/organization", "/budgets", "/members", "/keys", "/projects", "/events")
 AXE_LOOKS_AT = {("light", 1280), ("dark", 390)}
 """It takes its time: each theme once, for colours, and each width once, for what is there."""
 STATE = "() => document.querySelector('#live')?.dataset.state"

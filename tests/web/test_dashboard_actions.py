@@ -123,6 +123,24 @@ async def test_pauses_and_limits_are_changed_and_written_down(scene: Scene) -> N
     assert all(event in page for *_, event in steps)
 
 
+async def test_budgets_and_breakers_are_set(scene: Scene) -> None:
+    """By the service role, asked first, and shown to those who may see them."""
+    for path, form in (
+        ("/budgets/cap?tenant=acme", {"kind": "ai", "amount": "49.50"}),
+        ("/breakers/open", {"service": "payments", "reason": "vendor outage"}),
+    ):
+        done = await confirm(scene, "service", path, await scene.call("service", "POST", path, data=form))
+        assert done.status_code == 303, said(done)
+    assert (await scene.hf.budgets.get("acme", "ai")).cents == 4950
+    assert "ai 0.00 / 49.50" in said(await scene.get("acme viewer", "/budgets"))
+    assert "payments open: jobs wait" in said(await scene.get("service", "/breakers"))
+    path, form = "/breakers/close", {"service": "payments"}
+    await confirm(scene, "service", path, await scene.call("service", "POST", path, data=form))
+    assert "payments closed: well" in said(await scene.get("service", "/breakers"))
+    wrong = await scene.call("service", "POST", "/budgets/cap?tenant=acme", data={"kind": "ai", "amount": "much"})
+    assert wrong.status_code == 422
+
+
 async def test_keys_and_members_are_managed(scene: Scene) -> None:
     """A new key is shown once; nobody makes one above his own role; the last owner stays."""
     made = await scene.call("acme admin", "POST", "/keys/make", data={"role": "member", "expires": "30d", "name": "deploy"})

@@ -27,7 +27,21 @@ HOSTILE = [
     "javascript:alert(1)",
     "a/b?c=d#e&f%00",
 ]
-PAGES = ("/", "/jobs", "/dead", "/queues", "/workers", "/tenants", "/organization", "/events", "/members", "/keys", "/projects")
+PAGES = (
+    "/",
+    "/jobs",
+    "/dead",
+    "/queues",
+    "/workers",
+    "/tenants",
+    "/organization",
+    "/events",
+    "/members",
+    "/keys",
+    "/projects",
+    "/budgets",
+    "/breakers",
+)
 
 
 @pytest.fixture

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from holdfast.pages import Pages
-from holdfast.web.dashboard.views import events, job, jobs, organization, overview, people, projects, queues, tenants, workers
+from holdfast.web.dashboard.views import (
+    budgets,
+    events,
+    job,
+    jobs,
+    organization,
+    overview,
+    people,
+    projects,
+    queues,
+    tenants,
+    workers,
+)
 
 GROUPS: tuple[Pages, ...] = (
     overview.pages,
@@ -14,6 +26,7 @@ GROUPS: tuple[Pages, ...] = (
     tenants.pages,
     events.pages,
     organization.pages,
+    budgets.pages,
     people.pages,
     projects.pages,
 )
