@@ -303,6 +303,8 @@ class JobFilter(msgspec.Struct, kw_only=True, frozen=True):
     after: datetime | None = None
     before: datetime | None = None
     batch: str | None = None
+    since: str | None = None
+    """An id: only this job and newer ones are looked at, however few of them match."""
 
 
 CANCELLABLE = (State.QUEUED, State.RUNNING)

@@ -31,6 +31,7 @@ from holdfast.web.api import (
     tenants,
 )
 from holdfast.web.auth import Authenticator
+from holdfast.web.dashboard import install as dashboard
 from holdfast.web.gate import Gate
 from holdfast.web.idempotent import HEADER, METHODS
 from holdfast.web.models import NewJob
@@ -116,6 +117,7 @@ def make_app(hf: Holdfast, authenticator: Authenticator) -> Server:
         for given in extension.routers:
             router = given if isinstance(given, APIRouter) else given()
             app.include_router(router, prefix="/api", responses=ANY_ROUTE)
+    dashboard.install(app, hf)
     metrics.install(app, hf)
     app.add_middleware(Gate, settings=hf.settings)
     return app

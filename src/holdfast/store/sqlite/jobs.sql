@@ -198,6 +198,7 @@ SELECT * FROM holdfast_jobs WHERE id = :id AND (:tenant IS NULL OR tenant = :ten
 -- The state is put in by name and with its index: without that the few running jobs are looked for in all of history.
 SELECT * FROM holdfast_jobs WHERE true /* state */
   AND id < coalesce(:cursor, '~')  -- every id sorts before that
+  AND id >= coalesce(:since, '')
   AND (:queue IS NULL OR queue = :queue)
   AND (:task IS NULL OR task = :task)
   AND (:tenant IS NULL OR tenant = :tenant)
