@@ -46,6 +46,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     expose: Literal["member", "admin", "owner"] | None = None
     capture: tuple[str, ...] = ("logging",)
     private: bool = False
+    announce: bool = False
 
 
 class TaskOptions(TypedDict, total=False):
@@ -71,6 +72,7 @@ class TaskOptions(TypedDict, total=False):
     expose: Literal["member", "admin", "owner"] | None
     capture: Sequence[Literal["logging", "debug", "print"]]
     private: bool
+    announce: bool
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,7 +153,7 @@ _TASK_CHECKS: dict[str, codec.Check] = {
     "priority": _int32,
     "max_attempts": _attempts,
     "backoff": lambda value: value if callable(value) else _waits(value),
-    **dict.fromkeys(("isolate", "private"), codec.one_of(True, False)),
+    **dict.fromkeys(("isolate", "private", "announce"), codec.one_of(True, False)),
     "memory": codec.whole(1, 2**63 - 1),
     "cancel": codec.one_of("cooperative", "immediate"),
     "permanent": codec.several(codec.exception_type, 0, PERMANENT_MAX),

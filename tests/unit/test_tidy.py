@@ -52,6 +52,7 @@ LAYERS: list[set[str]] = [
         "outbox",
         "people",
         "tenants",
+        "webhooks",
     },
     {"adopt", "machines", "pipeline"},
     {"processes"},

@@ -53,6 +53,8 @@ class NewJob(msgspec.Struct, kw_only=True, omit_defaults=True):
     meta: dict[str, Any] | None = None
     enqueued_by: str | None = None
     trace_context: str | None = None
+    announced: int | None = None
+    """-1: its end is to be told to the tenant's webhooks."""
 
 
 class Inserted(msgspec.Struct):

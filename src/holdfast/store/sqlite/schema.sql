@@ -82,7 +82,8 @@ CREATE TABLE holdfast_jobs (
     tags                TEXT,
     meta                TEXT,
     args                TEXT    NOT NULL,
-    result              TEXT
+    result              TEXT,
+    announced           INTEGER  -- the run whose end was told to webhooks last; null: nobody is to be told
 );
 
 -- Exactly what a claim may take, in the order in which it takes it.
@@ -101,6 +102,9 @@ CREATE INDEX holdfast_jobs_failed ON holdfast_jobs (id) WHERE state = 'failed';
 CREATE INDEX holdfast_jobs_finished ON holdfast_jobs (state, finished_at) WHERE state IN ('completed', 'cancelled');
 -- For lists of one tenant: state by state, newest first.
 CREATE INDEX holdfast_jobs_tenant ON holdfast_jobs (tenant, state, id) WHERE tenant IS NOT NULL;
+CREATE INDEX holdfast_jobs_announce ON holdfast_jobs (id) WHERE announced < run_no AND state IN ('completed', 'failed', 'cancelled');
+-- The deliveries of one webhook, newest first; their project is the webhook.
+CREATE INDEX holdfast_jobs_deliveries ON holdfast_jobs (project, id) WHERE task = 'holdfast.deliver';
 
 -- Whatever moves an ordered job out of the way, also on a caller's own connection, lets the head of its key go in the
 -- same transaction. A head that is running, or failed and blocking, is left alone, and so are those behind it.
@@ -304,3 +308,23 @@ CREATE TABLE holdfast_rate_buckets (
     PRIMARY KEY (name, subject)
 ) WITHOUT ROWID;
 CREATE INDEX holdfast_rate_buckets_ends_at ON holdfast_rate_buckets (ends_at);
+
+CREATE TABLE holdfast_webhooks (
+    id                 TEXT NOT NULL PRIMARY KEY,
+    tenant             TEXT NOT NULL,
+    url                TEXT NOT NULL,
+    events             TEXT NOT NULL,  -- a JSON list: types, `job.*`, `*`
+    description        TEXT,
+    secret             TEXT NOT NULL,  -- sealed where an encryption key is configured
+    old_secret         TEXT,  -- signs beside the new one until old_secret_ends_at
+    old_secret_ends_at REAL,
+    failures           INTEGER NOT NULL DEFAULT 0,  -- in a row
+    failing_since_at   REAL,
+    retry_at           REAL,  -- nothing is sent before
+    last_error         TEXT,
+    disabled_at        REAL,
+    disabled_reason    TEXT,
+    created_at         REAL NOT NULL,
+    created_by         TEXT
+) WITHOUT ROWID;
+CREATE INDEX holdfast_webhooks_tenant ON holdfast_webhooks (tenant, id);
