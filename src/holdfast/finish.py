@@ -17,10 +17,12 @@ from holdfast.errors import (
     HoldfastError,
     InvalidOption,
     JobCancelled,
+    JobNotFound,
     RateLimited,
     ResultTooLarge,
     RetryLater,
     Snooze,
+    StorageError,
     StorageUnavailable,
 )
 from holdfast.options import TaskSpec
@@ -196,6 +198,8 @@ class Finisher:
         self._work = asyncio.Event()
         self._written = asyncio.Event()
         self._in_flight = 0
+        self._in_doubt: set[str] = set()
+        """Runs whose outcome was sent and never answered: it may have been written all the same."""
         self.failing_since: float | None = None
 
     def complete(self, completion: Completion) -> None:
@@ -250,6 +254,7 @@ class Finisher:
             return True
         except StorageUnavailable as error:
             log.warning("Outcomes of %d runs wait for the database: %s", self._in_flight, error)
+            self._in_doubt |= {sent.run_id for sent in completions} | {sent.run_id for sent in departures}
             return False
         finally:
             self._in_flight = 0
@@ -269,7 +274,7 @@ class Finisher:
                 await self._write_completions([completion])
             return
         for completion in completions:
-            self._settled(completion.run_id, completion.run_id in accepted)
+            await self._settle(completion, completion.run_id in accepted)
 
     def _refused_by_database(self, completion: Completion) -> None:
         log.exception("The database refused the result of job %s", completion.id)
@@ -297,4 +302,20 @@ class Finisher:
                 await self._write_departures([departure])
             return
         for departure in departures:
-            self._settled(departure.run_id, departure.run_id in states)
+            await self._settle(departure, departure.run_id in states)
+
+    async def _settle(self, outcome: Completion | Departure, accepted: bool) -> None:
+        in_doubt = outcome.run_id in self._in_doubt
+        if in_doubt and not accepted:
+            accepted = await self._had_arrived(outcome)
+        self._in_doubt.discard(outcome.run_id)
+        self._settled(outcome.run_id, accepted)
+
+    async def _had_arrived(self, outcome: Completion | Departure) -> bool:
+        """Whether the run ended by what we sent the first time, and not because somebody took it from us."""
+        try:
+            ends = {run.run_id: run.outcome for run in await self._store.run_list(outcome.id)}
+        except (StorageError, JobNotFound):
+            return False  # only what is told of this run hangs on it, so nobody waits for a better answer
+        end = ends.get(outcome.run_id)
+        return end == "completed" if isinstance(outcome, Completion) else end not in (None, "completed", "lost", "running")

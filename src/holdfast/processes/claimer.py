@@ -61,6 +61,8 @@ class Claimer:
         self._woken = asyncio.Event()
         self._room = asyncio.Event()
         self._stopping = False
+        self._in_doubt = False
+        """A claim was never answered: it may have been committed all the same."""
 
     def stop(self) -> None:
         self._stopping = True
@@ -105,9 +107,7 @@ class Claimer:
                 continue
             self._woken.clear()
             try:
-                if away_since is not None:
-                    # A claim may have been committed although its answer never came.
-                    self._body.give_back_unknown(await self._body.store.lease_list(self._body.id))
+                await self._give_back_what_is_in_doubt()
                 claim, again = await self._claim(room)
                 away_since, pause = None, 0.0
             except StorageError as error:
@@ -130,6 +130,14 @@ class Claimer:
                 continue
             if again != 0:
                 await self._wait(self._how_long(claim, again, loop.time() - idle_since))
+        with contextlib.suppress(StorageError):
+            await self._give_back_what_is_in_doubt()
+
+    async def _give_back_what_is_in_doubt(self) -> None:
+        """Jobs that nobody here knows of would wait for their lease to end."""
+        if self._in_doubt:
+            self._body.give_back_unknown(await self._body.store.lease_list(self._body.id))
+            self._in_doubt = False
 
     async def _claim(self, room: int) -> tuple[Claim, float | None]:
         """What was found, and in how many seconds it is worth asking again by ourselves."""
@@ -146,6 +154,7 @@ class Claimer:
                 hints=hints,
             )
         except BaseException:
+            self._in_doubt = True
             self.rotation.unanswered()
             raise
         return claim, self.rotation.answered(claim, room, hops)
