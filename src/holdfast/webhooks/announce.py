@@ -2,7 +2,8 @@
 `job.cancelled`.
 
 Nothing happens on the job's own path: its row carries a mark, and whoever ends it (worker, reaper, cancel) does what he always
-does. A partial index holds the ended rows whose mark is open; a pass makes their messages and closes the marks in one transaction.
+does. A partial index holds the ended rows whose mark is open; a pass makes their messages and closes the marks in one
+transaction.
 """
 
 from __future__ import annotations
@@ -32,5 +33,3 @@ async def announce_ended(platform: Platform) -> int:
 def _told_of(row: dict[str, Any]) -> dict[str, Any]:
     """Without arguments and result, which may be large or private: whoever wants them asks for the job."""
     return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
-
-

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-DELIVER = "holdfast.deliver"
+DELIVER = "holdfast:deliver"
 """The task that delivers one message to one endpoint; two indexes of the schema know it by this name."""
 QUEUE = "webhooks"
 OLD_SECRET_SECONDS = 86_400.0

@@ -157,7 +157,11 @@ async def _failed(
             return
         failures, seconds = noted[0]["failures"], noted[0]["failing_seconds"]
         if gone or (failures >= DISABLE_AFTER_FAILURES and seconds >= DISABLE_AFTER_SECONDS):
-            why = "it answered 410 Gone" if gone else f"{failures} tries in a row failed over {seconds / 86_400:.1f} days: {reason}"
+            why = (
+                "it answered 410 Gone"
+                if gone
+                else f"{failures} tries in a row failed over {seconds / 86_400:.1f} days: {reason}"
+            )
             if await tx.shared("webhook_disable", row["id"], None, why[:500]):
                 await note(tx, row["tenant"], "webhook_disabled", None, webhook=row["id"], reason=why[:500])
 
@@ -171,7 +175,11 @@ def _seconds_of(retry_after: str | None) -> float | None:
     if retry_after is None:
         return None
     try:
-        seconds = float(retry_after) if retry_after.strip().isdigit() else parsedate_to_datetime(retry_after).timestamp() - time.time()
+        seconds = (
+            float(retry_after)
+            if retry_after.strip().isdigit()
+            else parsedate_to_datetime(retry_after).timestamp() - time.time()
+        )
     except (ValueError, TypeError, OverflowError):
         return None
     return min(max(1.0, seconds), RETRY_AFTER_MAX)

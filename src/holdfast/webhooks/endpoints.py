@@ -87,7 +87,9 @@ def wants(events: Sequence[str], type: str) -> bool:
 
 def checked_type(type: object) -> str:
     if not isinstance(type, str) or len(type) > 100 or not _TYPE.fullmatch(type):
-        raise InvalidOption(f"the type of a message is words with dots between, such as invoice.paid, not {reprlib.repr(type)}.")
+        raise InvalidOption(
+            f"the type of a message is words with dots between, such as invoice.paid, not {reprlib.repr(type)}."
+        )
     return type
 
 
@@ -286,5 +288,3 @@ def _one(rows: Sequence[dict[str, Any]], id: str) -> dict[str, Any]:
 
 def _missing(id: str) -> NotFound:
     return NotFound(f"There is no webhook {reprlib.repr(id)}.")
-
-

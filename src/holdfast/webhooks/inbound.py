@@ -1,4 +1,4 @@
-"""Webhooks that come in: the signature and its time are checked, a delivery is taken once, and is a job before it is answered."""
+"""Webhooks that come in: signature and time are checked, a delivery is taken once, and is a job before it is answered."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ CREATE INDEX jobs_tenant ON holdfast.jobs (tenant, state, id) WHERE tenant IS NO
 CREATE INDEX jobs_cancelled ON holdfast.jobs (id) WHERE state = 'cancelled';
 CREATE INDEX jobs_announce ON holdfast.jobs (id) WHERE announced < run_no AND state IN ('completed', 'failed', 'cancelled');
 -- The deliveries of one webhook, newest first; their project is the webhook.
-CREATE INDEX jobs_deliveries ON holdfast.jobs (project, id) WHERE task = 'holdfast.deliver';
+CREATE INDEX jobs_deliveries ON holdfast.jobs (project, id) WHERE task = 'holdfast:deliver';
 
 CREATE TABLE holdfast.plans (
     name        text    NOT NULL PRIMARY KEY,

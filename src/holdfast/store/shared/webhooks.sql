@@ -66,7 +66,7 @@ WHERE id = $1 AND (CAST($2 AS text) IS NULL OR tenant = $2) AND disabled_at IS N
 SELECT CAST(id AS text) AS id, args ->> 'message' AS message, args ->> 'type' AS type, state, hold, attempt,
     cancel_requested_at, CAST(result AS text) AS answer, error_code, error_message, run_at, created_at, finished_at
 FROM holdfast.jobs
-WHERE task = 'holdfast.deliver' AND project = $1 AND (CAST($2 AS text) IS NULL OR state = $2)
+WHERE task = 'holdfast:deliver' AND project = $1 AND (CAST($2 AS text) IS NULL OR state = $2)
     AND (CAST($3 AS text) IS NULL OR CAST(id AS text) < $3)
 ORDER BY id DESC LIMIT $4
 
@@ -74,19 +74,19 @@ ORDER BY id DESC LIMIT $4
 SELECT CAST(id AS text) AS id, args ->> 'message' AS message, args ->> 'type' AS type, state, hold, attempt,
     cancel_requested_at, CAST(result AS text) AS answer, error_code, error_message, run_at, created_at, finished_at
 FROM holdfast.jobs
-WHERE task = 'holdfast.deliver' AND project = $1 AND CAST(id AS text) = $2
+WHERE task = 'holdfast:deliver' AND project = $1 AND CAST(id AS text) = $2
 
 -- name: delivery_failed_first
 -- Oldest first, as they are to be sent again.
 SELECT CAST(id AS text) AS id
 FROM holdfast.jobs
-WHERE task = 'holdfast.deliver' AND project = $1 AND state = 'failed' AND (CAST($2 AS text) IS NULL OR CAST(id AS text) > $2)
+WHERE task = 'holdfast:deliver' AND project = $1 AND state = 'failed' AND (CAST($2 AS text) IS NULL OR CAST(id AS text) > $2)
 ORDER BY id LIMIT $3
 
 -- name: delivery_hasten
 -- A receiver that is back is not kept waiting: what was to be tried again later is due now.
 UPDATE holdfast.jobs SET run_at = :now
-WHERE task = 'holdfast.deliver' AND project = $1 AND state = 'queued' AND hold = 'time' AND run_at > :now
+WHERE task = 'holdfast:deliver' AND project = $1 AND state = 'queued' AND hold = 'time' AND run_at > :now
 
 -- name: announce_take
 -- Ends that nobody was told of yet, marked as told in the transaction that makes the messages. A job that another process

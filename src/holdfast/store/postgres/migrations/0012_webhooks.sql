@@ -24,4 +24,4 @@ CREATE INDEX webhooks_tenant ON holdfast.webhooks (tenant, id);
 ALTER TABLE holdfast.jobs ADD COLUMN announced integer;
 CREATE INDEX jobs_announce ON holdfast.jobs (id) WHERE announced < run_no AND state IN ('completed', 'failed', 'cancelled');
 -- The deliveries of one webhook, newest first; their project is the webhook.
-CREATE INDEX jobs_deliveries ON holdfast.jobs (project, id) WHERE task = 'holdfast.deliver';
+CREATE INDEX jobs_deliveries ON holdfast.jobs (project, id) WHERE task = 'holdfast:deliver';

@@ -24,4 +24,4 @@ CREATE INDEX holdfast_webhooks_tenant ON holdfast_webhooks (tenant, id);
 ALTER TABLE holdfast_jobs ADD COLUMN announced INTEGER;
 CREATE INDEX holdfast_jobs_announce ON holdfast_jobs (id) WHERE announced < run_no AND state IN ('completed', 'failed', 'cancelled');
 -- The deliveries of one webhook, newest first; their project is the webhook.
-CREATE INDEX holdfast_jobs_deliveries ON holdfast_jobs (project, id) WHERE task = 'holdfast.deliver';
+CREATE INDEX holdfast_jobs_deliveries ON holdfast_jobs (project, id) WHERE task = 'holdfast:deliver';
