@@ -34,7 +34,6 @@ from holdfast.sync_twins import SyncTwins
 from holdfast.task import JobSpec, Task, TaskMaker
 from holdfast.tenants import Plans, Queues, Tenants
 from holdfast.webhooks.announce import announce_ended
-from holdfast.webhooks.delivery import delivery_task
 from holdfast.webhooks.endpoints import Webhooks
 from holdfast.webhooks.inbound import Inbound
 
@@ -72,7 +71,7 @@ class Holdfast(SyncTwins):
         self.outbox = Outbox(self)
         self.inbound = Inbound(self)
         if self.settings.webhooks:
-            self._add_task(delivery_task(self))
+            self._add_task(self.outbox.delivery)
         self._portal = Portal()
         self._workers: set[Worker] = set()
 

@@ -20,7 +20,8 @@ from holdfast.people.common import checked_name
 from holdfast.store.protocol import CallerStatement
 from holdfast.task import JobSpec
 from holdfast.tx import Caller, Rows, caller_of
-from holdfast.webhooks.common import DELIVER, Platform
+from holdfast.webhooks.common import Platform
+from holdfast.webhooks.delivery import delivery_task
 from holdfast.webhooks.endpoints import checked_type, wants
 
 KEY_CHARS_MAX = 400
@@ -40,6 +41,8 @@ class Outbox:
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
+        self.delivery = delivery_task(platform)
+        """Known to the workers of apps that send webhooks; any program may enqueue it, such as the command line."""
 
     async def send(self, tenant: str, type: str, data: Any, *, key: str | None = None, tx: Any = None) -> Message:
         """To every enabled endpoint of the tenant that wants this type. `key`: in order with others of the same key. `tx`: in
@@ -94,10 +97,9 @@ class Outbox:
             body = codec.encode({"type": type, "timestamp": at, "data": data}).decode()
         except codec.NotJson as error:
             raise InvalidArguments(f"the data of a message {error}; send plain data") from error
-        task = self._platform.task_named(DELIVER)
         # No tenant on these jobs: an endpoint that hangs must not use up the running jobs and the depth of its owner's plan.
         return message, [
-            task.options(project=webhook, order=None if key is None else f"{webhook}:{key}").job(
+            self.delivery.options(project=webhook, order=None if key is None else f"{webhook}:{key}").job(
                 webhook=webhook, tenant=tenant, message=message, type=type, body=body
             )
             for webhook in webhooks

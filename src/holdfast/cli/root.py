@@ -30,6 +30,7 @@ COMMANDS = (
     "queues",
     "keys",
     "members",
+    "webhooks",
     "completion",
 )
 """Each is an attribute of the module of its own name."""

@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from holdfast.app import Holdfast
 from holdfast.limits.idempotency import KEY_CHARS_MAX
 from holdfast.version import VERSION
-from holdfast.web import health, metrics, recovery
+from holdfast.web import health, inbound, metrics, recovery
 from holdfast.web.api import (
     bulk,
     changes,
@@ -25,6 +25,7 @@ from holdfast.web.api import (
     session,
     stats,
     tenants,
+    webhooks,
 )
 from holdfast.web.auth import Authenticator
 from holdfast.web.gate import Gate
@@ -47,6 +48,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     keys.router,
     members.router,
     projects.router,
+    inbound.router,  # before webhooks: /webhooks/in is no webhook's id
+    webhooks.router,
     session.router,
     session.door,
     recovery.router,

@@ -20,8 +20,8 @@ from holdfast.webhooks.sealing import unseal
 from holdfast.webhooks.signing import headers_of
 from holdfast.webhooks.targets import Target, resolve
 
-BACKOFF = (5.0, 60.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0)
-"""After each failed try; three days in all."""
+BACKOFF = (5.0, 60, 300, 900, 1800, 3600, 3600, 7200, 14_400, 28_800, 43_200, 57_600, 86_400)
+"""After each failed try; almost three days in all."""
 ATTEMPTS = len(BACKOFF) + 1
 SECONDS_MAX = 20.0
 CONNECT_SECONDS = 5.0
@@ -30,7 +30,7 @@ ANSWER_BYTES = 2048
 RETRY_AFTER_MAX = 86_400.0
 ENDPOINT_WAIT_MAX = 300.0
 """An endpoint that fails is tried again by one message at a time, at most this long after; the others wait with it."""
-DISABLE_AFTER_SECONDS = 3 * 86_400.0
+DISABLE_AFTER_SECONDS = 2 * 86_400.0
 DISABLE_AFTER_FAILURES = 10
 GONE = 410
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import ConfigError, Conflict, InvalidOption, JobConflict, JobNotFound, NotFound
+from holdfast.ids import is_uuid
 from holdfast.job import Hold, State, status_of
 from holdfast.people.common import checked_limit, checked_name, checked_name_or_none, note, within
 from holdfast.store.protocol import Transaction
@@ -25,6 +26,7 @@ from holdfast.webhooks.targets import check_url
 EVENTS_MAX = 100
 TEST_TYPE = "webhook.test"
 REPLAY_MAX = 1000
+_ID = re.compile(r"wh_[0-9a-f]{10,40}")
 _TYPE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _FILTER = re.compile(r"\*|[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(\.\*)?")
 
@@ -132,7 +134,7 @@ class Webhooks:
     async def _change(self, webhook_id: str, tenant: str, url: str | None, *changed: Any) -> Webhook:
         filters, description, by, tx = changed
         async with within(self._platform, tx) as inside:
-            rows = await inside.shared("webhook_change", webhook_id, tenant, url, filters, description)
+            rows = await inside.shared("webhook_change", _known(webhook_id), tenant, url, filters, description)
             if not rows:
                 raise _missing(webhook_id)
             await note(inside, tenant, "webhook_changed", by, webhook=webhook_id, url=rows[0]["url"])
@@ -140,17 +142,18 @@ class Webhooks:
 
     async def get(self, id: str, *, tenant: str | None = None) -> Webhook:
         """`tenant`, here and below: NotFound if it is another one's."""
-        return _webhook(_one(await self._platform.store.shared("webhook_get", id, tenant), id))
+        return _webhook(_one(await self._platform.store.shared("webhook_get", _known(id), tenant), id))
 
     async def list(self, *, tenant: str | None = None, cursor: str | None = None, limit: int = 50) -> list[Webhook]:
         """Newest first; `cursor` is the id of the last one seen."""
-        rows = await self._platform.store.shared("webhook_list", tenant, cursor, checked_limit(limit))
+        where = (checked_name_or_none("tenant", tenant), checked_name_or_none("cursor", cursor), checked_limit(limit))
+        rows = await self._platform.store.shared("webhook_list", *where)
         return [_webhook(row) for row in rows]
 
     async def remove(self, id: str, *, tenant: str | None = None, by: str | None = None) -> None:
         """What is still on its way there is given up at its next try."""
         async with self._platform.transaction() as tx:
-            row = _one(await tx.shared("webhook_remove", id, tenant), id)
+            row = _one(await tx.shared("webhook_remove", _known(id), tenant), id)
             await note(tx, row["tenant"], "webhook_removed", checked_name_or_none("by", by), webhook=id, url=row["url"])
 
     async def rotate(
@@ -160,7 +163,7 @@ class Webhooks:
         secret = new_secret()
         stored = seal(secret, self._platform.settings.encryption_key, id)
         async with self._platform.transaction() as tx:
-            row = _one(await tx.shared("webhook_rotate", id, tenant, stored, float(keep)), id)
+            row = _one(await tx.shared("webhook_rotate", _known(id), tenant, stored, float(keep)), id)
             await note(tx, row["tenant"], "webhook_rotated", checked_name_or_none("by", by), webhook=id)
         return NewWebhook(webhook=_webhook(row), secret=secret)
 
@@ -173,7 +176,7 @@ class Webhooks:
 
     async def _switch(self, statement: str, id: str, tenant: str | None, by: str | None, *reason: str) -> Webhook:
         async with self._platform.transaction() as tx:
-            rows = await tx.shared(statement, id, tenant, *reason)
+            rows = await tx.shared(statement, _known(id), tenant, *reason)
             if rows:
                 told = {"webhook": id, "reason": reason[0]} if reason else {"webhook": id}
                 await note(tx, rows[0]["tenant"], f"{statement}d", checked_name_or_none("by", by), **told)
@@ -195,13 +198,14 @@ class Webhooks:
         """Newest first, each with its last answer. `state` as of jobs: `failed` are the dead letters."""
         if state is not None and state not in State.__members__.values():
             raise InvalidOption(f"state must be one of {', '.join(State)}, not {reprlib.repr(state)}.")
+        page = (checked_name_or_none("cursor", cursor), checked_limit(limit))
         await self.get(id, tenant=tenant)
-        rows = await self._platform.store.shared("delivery_list", id, state, cursor, checked_limit(limit))
+        rows = await self._platform.store.shared("delivery_list", id, state, *page)
         return [_delivery(row) for row in rows]
 
     async def delivery(self, id: str, delivery: str, *, tenant: str | None = None) -> Delivery:
         await self.get(id, tenant=tenant)
-        rows = await self._platform.store.shared("delivery_get", id, delivery)
+        rows = await self._platform.store.shared("delivery_get", id, delivery) if is_uuid(delivery) else []
         if not rows:
             raise NotFound(f"There is no delivery {reprlib.repr(delivery)} of the webhook {id}.")
         return _delivery(rows[0])
@@ -284,6 +288,13 @@ def _one(rows: Sequence[dict[str, Any]], id: str) -> dict[str, Any]:
     if not rows:
         raise _missing(id)
     return rows[0]
+
+
+def _known(id: str) -> str:
+    """An id that could be one: others would be a question that the database refuses."""
+    if not isinstance(id, str) or not _ID.fullmatch(id):
+        raise _missing(id)
+    return id
 
 
 def _missing(id: str) -> NotFound:
