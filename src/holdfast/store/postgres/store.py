@@ -94,6 +94,9 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
     async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
         return await migrate.migrate_extension(self._connections, name, migrations)
 
+    async def rows_guard(self, *, only_if_on: bool = False) -> bool:
+        return await migrate.guard_rows(self._connections, only_if_on=only_if_on)
+
     async def close(self) -> None:
         for listener in self._listeners:
             await listener.close()
