@@ -46,11 +46,11 @@ def calling(app: Any) -> httpx.AsyncClient:
 
 
 @pytest.mark.case("C36")
-async def test_twenty_duplicates_at_once_pay_once(load: Load, service: StandIn) -> None:
+async def test_twenty_duplicates_at_once_pay_once(load: Load, service: StandIn, database_url: str) -> None:
     """They get the first answer, or are told to ask again; a bank that is busy, breaks and hangs up is asked until it books."""
     bank = Bank(service)
     service.script = [too_many(0), Answer(502), CUT]
-    module = load("payouts", BANK_URL=service.url)
+    module = load("payouts", BANK_URL=service.url, HOLDFAST_DATABASE_URL=database_url)
     quick(module.transfer)
     await module.set_up()
     async with calling(module.api) as client:

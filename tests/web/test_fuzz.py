@@ -42,8 +42,7 @@ class Things:
         self._keys = [hf.call_sync(hf.keys.create(tenant="acme", role="viewer")).key.id for _ in range(5)]
         hf.call_sync(hf.members.add("acme", "u1", role="viewer"))
         hf.call_sync(hf.projects.create("acme", "web"))
-        made: Any = hf.webhooks.set_sync("acme", "https://example.com/")
-        self._webhook = made.webhook.id
+        self._webhook = hf.webhooks.set_sync("acme", "https://example.com/").webhook.id
         self._delivery = hf.call_sync(hf.webhooks.test(self._webhook)).id
 
     def known(self, name: str, number: int) -> Any:

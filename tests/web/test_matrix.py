@@ -164,7 +164,7 @@ async def _things_of(scene: Scene, tenant: str, path: str, query: str) -> dict[s
         await scene.hf.members.add(tenant, "u1", role="viewer")
         names["user_id"] = "u1"
     if "{webhook_id}" in path:
-        webhook = (await scene.hf.webhooks.set(tenant, "https://example.com/")).webhook  # type: ignore[union-attr]
+        webhook = (await scene.hf.webhooks.set(tenant, "https://example.com/")).webhook
         names["webhook_id"] = webhook.id
         if "{delivery_id}" in path:
             names["delivery_id"] = (await scene.hf.webhooks.test(webhook.id)).id

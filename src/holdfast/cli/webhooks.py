@@ -140,9 +140,9 @@ def _plain(webhook: Webhook) -> dict[str, Any]:
     return {**msgspec.to_builtins(webhook), "status": webhook.status}
 
 
-def _show_made(call: Call, made: NewWebhook | Webhook) -> None:
-    if isinstance(made, Webhook):
-        _show_one(call, made)
+def _show_made(call: Call, made: NewWebhook) -> None:
+    if made.secret is None:
+        _show_one(call, made.webhook)
     elif call.as_json:
         # Not print_json: it takes secrets out, and this is the one place that shows one.
         click.echo(msgspec.json.format(msgspec.json.encode({"webhook": _plain(made.webhook), "secret": made.secret}), indent=2))

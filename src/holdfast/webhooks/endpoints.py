@@ -59,11 +59,11 @@ class Webhook(msgspec.Struct, kw_only=True, frozen=True):
 
 class NewWebhook(msgspec.Struct, kw_only=True, frozen=True):
     webhook: Webhook
-    secret: str
-    """Shown now and never again."""
+    secret: str | None
+    """Shown now and never again; None where a webhook was changed and keeps the one it has."""
 
     def __repr__(self) -> str:
-        return f"NewWebhook(webhook={self.webhook!r}, secret='whsec_…')"
+        return f"NewWebhook(webhook={self.webhook!r}, secret={'whsec_…' if self.secret else None!r})"
 
 
 class Delivery(msgspec.Struct, kw_only=True, frozen=True):
@@ -112,7 +112,7 @@ class Webhooks:
         id: str | None = None,
         by: str | None = None,
         tx: Transaction | None = None,
-    ) -> NewWebhook | Webhook:
+    ) -> NewWebhook:
         """Make an endpoint, or with `id` change one: what is not mentioned stays. `secret` is for those who bring their own."""
         checked_name("tenant", tenant)
         filters = None if events is None else msgspec.json.encode(_checked_filters(events)).decode()
@@ -131,14 +131,14 @@ class Webhooks:
             await note(inside, tenant, "webhook_created", by, webhook=webhook_id, url=address)
         return NewWebhook(webhook=_webhook(rows[0]), secret=secret)
 
-    async def _change(self, webhook_id: str, tenant: str, url: str | None, *changed: Any) -> Webhook:
+    async def _change(self, webhook_id: str, tenant: str, url: str | None, *changed: Any) -> NewWebhook:
         filters, description, by, tx = changed
         async with within(self._platform, tx) as inside:
             rows = await inside.shared("webhook_change", _known(webhook_id), tenant, url, filters, description)
             if not rows:
                 raise _missing(webhook_id)
             await note(inside, tenant, "webhook_changed", by, webhook=webhook_id, url=rows[0]["url"])
-        return _webhook(rows[0])
+        return NewWebhook(webhook=_webhook(rows[0]), secret=None)
 
     async def get(self, id: str, *, tenant: str | None = None) -> Webhook:
         """`tenant`, here and below: NotFound if it is another one's."""
@@ -233,7 +233,7 @@ class Webhooks:
 
     # -- for sync programs -----------------------------------------------------------------------------------------------
 
-    def set_sync(self, tenant: str, url: str | None = None, **options: Any) -> NewWebhook | Webhook:
+    def set_sync(self, tenant: str, url: str | None = None, **options: Any) -> NewWebhook:
         return self._platform.call_sync(self.set(tenant, url, **options))
 
 

@@ -105,6 +105,9 @@ class Inbound:
         tenant = found.tenant(content) if callable(found.tenant) else found.tenant
         return await self._take(found, delivery, args, tenant)
 
+    def receive_sync(self, source: str, headers: Mapping[str, str], body: bytes) -> Received:
+        return self._platform.call_sync(self.receive(source, headers, body))
+
     async def _take(self, source: Source, delivery: str, args: bytes, tenant: str | None) -> Received:
         options = source.task.options(tenant=tenant, enqueued_by=f"webhook:{source.name}").job_options
         row = hashlib.sha256(f"inbound\0{source.name}\0{delivery}".encode(errors="replace")).hexdigest()

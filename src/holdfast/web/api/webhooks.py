@@ -116,8 +116,7 @@ async def make_webhook(
     owner = tenant_named(caller, tenant)
 
     async def work(tx: Transaction | None) -> Response:
-        given = {"events": body.events, "description": body.description, "by": caller.actor, "tx": tx}
-        made: Any = await hf.webhooks.set(owner, body.url, **given)  # type: ignore[arg-type]
+        made = await hf.webhooks.set(owner, body.url, events=body.events, description=body.description, by=caller.actor, tx=tx)
         shown = {**_shown(made.webhook), "secret": made.secret}
         return reply(shown, 201, {"Location": link(request, f"/webhooks/{made.webhook.id}")})
 
@@ -133,13 +132,13 @@ async def get_webhook(webhook_id: str, caller: CallerDep, hf: HoldfastDep) -> Re
 async def change_webhook(webhook_id: str, body: WebhookChange, caller: CallerDep, hf: HoldfastDep) -> Response:
     """What is not mentioned stays. `enabled: true` lets one that was disabled begin anew."""
     webhook = await _own(hf, caller, webhook_id)
-    changed: Any = await hf.webhooks.set(
-        webhook.tenant, body.url, events=body.events, description=body.description, id=webhook_id, by=caller.actor
-    )
+    if (body.url, body.events, body.description) != (None, None, None):
+        given = {"events": body.events, "description": body.description, "by": caller.actor}
+        webhook = (await hf.webhooks.set(webhook.tenant, body.url, id=webhook_id, **given)).webhook  # type: ignore[arg-type]
     if body.enabled is not None:
         switch = hf.webhooks.enable if body.enabled else hf.webhooks.disable
-        changed = await switch(webhook_id, tenant=caller.tenant, by=caller.actor)
-    return reply(_shown(changed))
+        webhook = await switch(webhook_id, tenant=caller.tenant, by=caller.actor)
+    return reply(_shown(webhook))
 
 
 @router.delete("/webhooks/{webhook_id}", summary="Remove", status_code=204, response_class=Response, responses=answers(404))
