@@ -270,4 +270,5 @@ def _open_store(settings: Settings, clock: DatabaseClock) -> Store:
     from holdfast.store.postgres.store import PostgresStore
 
     assert database.url is not None
-    return PostgresStore(database.url, clock=clock, shown=database.safe)
+    listen = parse_database_url(settings.listen_url).url if settings.listen_url else None
+    return PostgresStore(database.url, clock=clock, shown=database.safe, listen_url=listen)

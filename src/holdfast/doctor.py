@@ -98,8 +98,9 @@ async def _engine(hf: Holdfast) -> Check:
             return Check("engine", "error", f"SQLite journal is {mode}", "put the file on a local disk, so that WAL works")
         (version,) = (await tx.fetch("SHOW server_version"))[0].values()
         (number,) = (await tx.fetch("SELECT current_setting('server_version_num')::int AS n"))[0].values()
+    pooler = ", behind a pooler (no statement is prepared)" if hf.store.pooled else ""
     if number >= 150_000:
-        return Check("engine", "ok", f"PostgreSQL {version}")
+        return Check("engine", "ok", f"PostgreSQL {version}{pooler}")
     return Check("engine", "warning", f"PostgreSQL {version} is older than what is tested", "use PostgreSQL 15 or newer")
 
 
@@ -125,7 +126,7 @@ async def _listening(hf: Holdfast) -> Check:
             "wake-ups",
             "warning",
             "notifications do not arrive, so jobs start by polling",
-            "connect past the transaction pooler, or accept up to a second of delay",
+            "set HOLDFAST_LISTEN_URL to an address past the transaction pooler, or accept up to a second of delay",
         )
     finally:
         await stop()

@@ -108,6 +108,12 @@ _API_RATE = _Rule(
     ("HOLDFAST_API_RATE",), "a whole number of requests a minute, 0 for no limit, for example 1200", most=2**31 - 1, whole=True
 )
 _DATABASE = _Rule(_also_bare("DATABASE_URL"), "a database URL", words=lambda label, value: _checked_url(label, value))
+_LISTEN = _Rule(
+    ("HOLDFAST_LISTEN_URL",),
+    "a PostgreSQL URL that goes past the pooler",
+    optional=True,
+    words=lambda label, value: _checked_url(label, value),
+)
 _PATTERNS = _Rule(
     ("HOLDFAST_REDACT",),
     "a list of regular expressions (in the environment: one on each line)",
@@ -125,6 +131,8 @@ class Settings:
     """Seconds everywhere, fractions allowed. Made by `load_settings`."""
 
     database_url: str = _setting("sqlite:///holdfast.db", _DATABASE, shown=False)
+    listen_url: str | None = _setting(None, _LISTEN, shown=False)
+    """Past the pooler, where there is one between us and PostgreSQL."""
     lease: float = _seconds(300.0, *_also_bare("DEFAULT_LEASE_SEC", "QUEUE_VISIBILITY_SEC"))
     heartbeat: float = _seconds(15.0, *_also_bare("HEARTBEAT_SEC"))
     max_attempts: int = _count(3, *_also_bare("JOB_MAX_ATTEMPTS", "QUEUE_MAX_ATTEMPTS"))

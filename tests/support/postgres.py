@@ -80,7 +80,7 @@ class Databases:
     """Fresh migrated databases on one server, copied from a template that was migrated once."""
 
     def __init__(self, admin_url: str) -> None:
-        self._admin_url = admin_url
+        self.admin_url = admin_url
         self._admin = psycopg.connect(admin_url, autocommit=True)
         self._prefix = f"holdfast_test_{os.getpid()}"
         self._numbers = itertools.count(1)
@@ -107,7 +107,7 @@ class Databases:
         self._admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
 
     def _url_of(self, database: str) -> str:
-        return urlunsplit(urlsplit(self._admin_url)._replace(path=f"/{database}"))
+        return urlunsplit(urlsplit(self.admin_url)._replace(path=f"/{database}"))
 
 
 async def _migrate(url: str) -> None:

@@ -605,4 +605,8 @@ class Store(Protocol):
         `log:<run id>` when lines of that run were written."""
 
     @property
+    def pooled(self) -> bool:
+        """Whether a connection pooler was found between us and the database."""
+
+    @property
     def listening(self) -> bool: ...

@@ -73,8 +73,10 @@ class PostgresTransaction:
 class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
     name = "postgres"
 
-    def __init__(self, url: str, *, clock: DatabaseClock | None = None, shown: str = "PostgreSQL") -> None:
-        self._connections = Connections(url, shown)
+    def __init__(
+        self, url: str, *, clock: DatabaseClock | None = None, shown: str = "PostgreSQL", listen_url: str | None = None
+    ) -> None:
+        self._connections = Connections(url, shown, listen_url)
         self._clock = clock or DatabaseClock()
         self._checked = False
         self._gathering = Gathering(self._insert_now)
@@ -332,6 +334,10 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
             await listener.close()
 
         return stop
+
+    @property
+    def pooled(self) -> bool:
+        return bool(self._connections.pooled)
 
     @property
     def listening(self) -> bool:

@@ -285,6 +285,10 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
         return stop
 
     @property
+    def pooled(self) -> bool:
+        return False
+
+    @property
     def listening(self) -> bool:
         return bool(self._wakes)
 
