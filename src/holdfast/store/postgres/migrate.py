@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from holdfast.errors import NotMigrated, NotOurDatabase, SchemaTooNew
+from holdfast.errors import NotMigrated, NotOurDatabase, SchemaTooNew, StorageError
 from holdfast.store.named_sql import load_migrations, load_statements
 from holdfast.store.postgres.connections import Connection, Connections
 
@@ -98,6 +98,13 @@ async def check_version(connections: Connections) -> int:
             if not await connection.fetchval("SELECT to_regclass('holdfast.migrations') IS NOT NULL"):
                 raise _not_migrated(connections.shown)
             found = await _version(connection, "core")
+            hidden = not found and await connection.fetchval("SELECT row_security_active('holdfast.migrations')")
+            if hidden:
+                who = await connection.fetchval("SELECT current_user")
+                raise StorageError(
+                    f"Row level security hides Holdfast's tables from the database user {who}; "
+                    f"run `GRANT service_role TO {who};`, or connect as the tables' owner."
+                )
     if found > VERSION:
         raise _too_new(connections.shown, found)
     if found < VERSION:
