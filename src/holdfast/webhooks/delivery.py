@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random
 import time
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from holdfast.context import current
@@ -172,6 +171,8 @@ def _backoff(attempt: int) -> float:
 
 def _seconds_of(retry_after: str | None) -> float | None:
     """A number of seconds, or a date; None where it is neither."""
+    from email.utils import parsedate_to_datetime
+
     if retry_after is None:
         return None
     try:
