@@ -1,4 +1,4 @@
-"""Calls to an AI model as jobs: limited per user and organization, paid for once, durable, and polled by the page.
+"""Calls to an AI model as jobs: limited per user and organization, budgeted, paid for once, durable, polled by the page.
 
 uvicorn examples.ai_intake.app:api
 holdfast --app examples.ai_intake.app:hf worker
@@ -20,6 +20,8 @@ from holdfast.web.problems import handle_errors
 from holdfast.web.ratelimit import rate_limit
 
 MODEL = os.environ.get("MODEL_URL", "http://127.0.0.1:9002")
+CENTS_MAX = 10
+"""What one job may cost: so much of the month is set aside while it runs, so that many at once cannot overshoot."""
 LABELS = ("bug", "feature", "question")
 
 hf = Holdfast()  # HOLDFAST_DATABASE_URL
@@ -41,16 +43,12 @@ async def ask_model(prompt: str) -> str:
         raise Abort(f"the model refused: {answer.text[:200]}", code="model_refused")
     answer.raise_for_status()
     said = answer.json()
-    record_cost(said["cents"])
+    await current().spend(said["cents"], "ai")
+    current().log.info("the model answered", step="model", cents=said["cents"])
     return str(said["text"])
 
 
-def record_cost(cents: float) -> None:
-    """In the log of the run. With budgets this is where `current().spend(cents, "ai")` belongs."""
-    current().log.info("the model answered", step="model", cents=cents)
-
-
-@hf.task(queue="ai", max_attempts=5, backoff=(1, 5, 30, 120), timeout=60)
+@hf.task(queue="ai", budget="ai", budget_max=CENTS_MAX, max_attempts=5, backoff=(1, 5, 30, 120), timeout=60)
 async def classify(title: str, text: str) -> dict[str, str]:
     current().progress(0.1, "asking the model")
     # A step is remembered: an attempt after this one neither asks nor pays again.
@@ -59,12 +57,12 @@ async def classify(title: str, text: str) -> dict[str, str]:
     return {"label": label if label in LABELS else "question", "said": said}
 
 
-@hf.task(queue="ai", max_attempts=5, backoff=(1, 5, 30, 120), timeout=60)
+@hf.task(queue="ai", budget="ai", budget_max=CENTS_MAX, max_attempts=5, backoff=(1, 5, 30, 120), timeout=60)
 async def close_cycle(name: str, done: list[str], left: list[str]) -> str:
     return await step("close", ask_model, f"Sum up the cycle {name}. Done: {'; '.join(done)}. Left over: {'; '.join(left)}.")
 
 
-@hf.task(queue="ai", max_attempts=5, backoff=(1, 5, 30, 120), timeout=60)
+@hf.task(queue="ai", budget="ai", budget_max=CENTS_MAX, max_attempts=5, backoff=(1, 5, 30, 120), timeout=60)
 async def summarize_run(run_id: str) -> str:
     lines = await hf.logs(run_id, newest=True, limit=200)
     return await step("summary", ask_model, "What went wrong here?\n" + "\n".join(line.message for line in lines))

@@ -13,14 +13,18 @@ from holdfast import reap as rescue
 from holdfast.claim import check_queues
 from holdfast.clock import DatabaseClock
 from holdfast.console import guard_log
+from holdfast.context import current_run
 from holdfast.database_url import parse_database_url
 from holdfast.enqueue import Door
 from holdfast.errors import ConfigError, InvalidOption, UnknownTask
 from holdfast.extension import Extension
 from holdfast.follow import Hubs
 from holdfast.job import Job
+from holdfast.limits.breaker import Breakers
+from holdfast.limits.budget import Budgets
 from holdfast.limits.idempotency import Idempotency
 from holdfast.limits.rate import Rates
+from holdfast.limits.spending import Spending
 from holdfast.outbox import Outbox
 from holdfast.people.keys import Keys
 from holdfast.people.members import Members
@@ -56,7 +60,6 @@ class Holdfast(SyncTwins):
         """By name, and by every alias."""
         self.extensions: dict[str, Extension] = {}
         self.task = TaskMaker(self, self._add_task)
-        self._door = Door(self)
         self.tenants = Tenants(self)
         self.plans = Plans(self)
         self.queues = Queues(self)
@@ -64,6 +67,11 @@ class Holdfast(SyncTwins):
         self.rate = Rates(self)
         self.limit = self.rate.define
         self.idempotent = Idempotency(self)
+        self.budgets = Budgets(self)
+        self.spending = Spending(self)
+        self.breakers = Breakers(self, current_run)
+        self.breaker = self.breakers.named
+        self._door = Door(self)
         self.keys = Keys(self)
         self.members = Members(self)
         self.projects = Projects(self)
@@ -83,6 +91,7 @@ class Holdfast(SyncTwins):
             if other is not None and other.fn is not task.fn:
                 raise ConfigError(f"Two tasks are called {name}; give one of them another name=.")
             self.tasks[name] = task
+        self.budgets.refuses |= task.spec.budget is not None and task.spec.on_budget == "refuse"
 
     def task_named(self, name: str) -> Task[..., Any]:
         """By name or alias; UnknownTask names those there are."""

@@ -5,7 +5,7 @@ The same plan is executed by our own connection or, with `tx=`, by the caller's,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -14,6 +14,7 @@ from holdfast import tracing
 from holdfast.errors import DuplicateJob, InvalidOption
 from holdfast.ids import new_job_id, new_run_id
 from holdfast.job import Job, State
+from holdfast.limits.budget import Budgets, refuse_if_used_up
 from holdfast.limits.depth import DepthGuard
 from holdfast.options import TaskSpec
 from holdfast.redact import redact, redact_value
@@ -39,6 +40,9 @@ class Platform(Protocol):
     @property
     def settings(self) -> Settings: ...
 
+    @property
+    def budgets(self) -> Budgets: ...
+
 
 class Door:
     """Where jobs come in, and what is known there of the tenants' backlogs."""
@@ -59,12 +63,17 @@ class Door:
             async with self._store.transaction() as own:  # a refusal rolls all of them back, before any worker can see one
                 return await self.enqueue(specs, own)
         if tx is None:
+            for tenant, kind in self._budgets_asked(specs):
+                found = await self._store.shared("budget_used_up", tenant or "", kind)
+                refuse_if_used_up(tenant, kind, [tuple(row.values()) for row in found])
             unknown = self._depth.unknown(job.tenant for job in jobs)
             if unknown:
                 self._depth.learn(await self._store.tenant_depths(unknown))
             self._depth.admit(job.tenant for job in jobs)
             return _answers(specs, jobs, await self._store.job_insert_many(jobs))
         caller = _caller_for(self._store, tx)
+        for tenant, kind in self._budgets_asked(specs):
+            refuse_if_used_up(tenant, kind, await caller.run_async(self._platform.budgets.door_statement(tenant, kind)))
         unknown = self._depth.unknown(job.tenant for job in jobs)
         if unknown:
             self._depth.learn(_depths(await caller.run_async(self._store.depths_statement(unknown))))
@@ -82,6 +91,8 @@ class Door:
         jobs = plan(specs, self._platform.settings)
         if not jobs:
             return []
+        for tenant, kind in self._budgets_asked(specs):
+            refuse_if_used_up(tenant, kind, caller.run(self._platform.budgets.door_statement(tenant, kind)))
         unknown = self._depth.unknown(job.tenant for job in jobs)
         if unknown:
             self._depth.learn(_depths(caller.run(self._store.depths_statement(unknown))))
@@ -90,6 +101,16 @@ class Door:
         if len(jobs) > 1 and _first_refused(specs, inserted):
             caller.run(self._store.forget_statement(_created(jobs, inserted)))
         return _answers(specs, jobs, inserted)
+
+    def _budgets_asked(self, specs: Sequence[JobSpec[Any]]) -> Iterable[tuple[str | None, str]]:
+        """Those that refuse jobs at the door when they are used up; a job that is held is accepted and waits."""
+        if not self._platform.budgets.refuses:
+            return ()
+        return {
+            (spec.options.tenant, spec.task.spec.budget)
+            for spec in specs
+            if spec.task.spec.budget is not None and spec.task.spec.on_budget == "refuse"
+        }
 
 
 def _depths(rows: Sequence[Sequence[Any]]) -> dict[str, Depth]:

@@ -9,6 +9,9 @@ from holdfast.settings import Settings
 from holdfast.store.protocol import Retention, Store
 
 BATCH = 1000
+DAY = 86_400.0
+MONTHS_KEPT_DAYS = 800.0
+"""What tenants spent, month by month: two years to look back on."""
 SECONDS_MAX = 5.0
 """The reaper waits meanwhile; what is left goes with its next passes."""
 
@@ -28,6 +31,8 @@ async def prune(store: Store, settings: Settings) -> dict[str, int]:
         gone = await store.prune(retention, limit=BATCH)
         gone["idempotency_keys"] = len(await store.shared("idempotency_prune", BATCH))
         gone["rate_buckets"] = len(await store.shared("rate_prune", BATCH))
+        gone["budget_runs"] = len(await store.shared("budget_prune_runs", settings.retention_events * DAY, BATCH))
+        gone["budget_months"] = len(await store.shared("budget_prune_months", MONTHS_KEPT_DAYS * DAY, BATCH))
         total.update(gone)
         if max(gone.values()) < BATCH:
             break

@@ -51,6 +51,8 @@ class Task(Generic[P, R]):
         self.name = spec.name
         self.is_async = codec.is_async(fn)
         self.isolated = _isolated(fn, spec)
+        self.guarded = spec.rate is not None or spec.needs is not None or spec.budget is not None
+        """Whether something is asked before each run."""
         self._plain: BoundTask[P, R] = BoundTask(self, JobOptions(), None)
         parameters = inspect.signature(fn).parameters
         self._positional = tuple(name for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD)
@@ -228,6 +230,8 @@ def make_task(app: TaskApp, fn: Callable[..., Any], **options: Unpack[TaskOption
     spec = task_spec(label, given)
     if spec.isolate and not codec.is_importable(fn):
         raise ConfigError(f"{label}: isolate needs a function that another process can import; define it at module level")
+    if spec.budget_max is not None and spec.budget is None:
+        raise ConfigError(f"{label}: budget_max says how much of a budget one run may take; name it with budget=")
     if spec.memory is not None and not _isolated(fn, spec):
         raise ConfigError(f"{label}: memory limits isolated tasks only; add isolate=True")
     return (AsyncTask if codec.is_async(fn) else SyncTask)(app, fn, spec)

@@ -356,3 +356,11 @@ async def test_row_level_security_is_on_after_it_was_asked_for_or_is_refused_whe
             await store.rows_guard()
     else:
         assert await store.rows_guard() and await store.rows_guard(only_if_on=True)
+
+
+async def test_the_tables_are_known_with_their_columns_and_keys(store: Store, store_kind: str) -> None:
+    """Whoever goes through all that is stored goes by this."""
+    tables = {table.name.removeprefix("holdfast").lstrip("._"): table for table in await store.table_list()}
+    assert tables["logs"].key == ("run_id", "no")
+    assert {"id", "tenant", "args"} <= set(tables["jobs"].columns)
+    assert all(table.key for table in tables.values())

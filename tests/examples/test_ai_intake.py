@@ -94,3 +94,19 @@ async def test_cycles_and_runs_are_summed_up_the_same_way(module: ModuleType, se
         job = (await client.post(f"/runs/{run}/summary")).json()["job"]
         assert (await answered(module, client, job))["status"] == "completed"
     assert "the model answered" in service.asked[-1].json["prompt"]
+
+
+@pytest.mark.case("P10")
+async def test_an_organization_that_has_used_up_its_month_is_refused(module: ModuleType, service: StandIn) -> None:
+    """What the model charged counts; the next question is 402, and another organization goes on."""
+    service.reply = lambda asked: Answer(200, {"text": "Bug", "cents": 9})
+    await module.hf.budgets.set("acme", "ai", cents=10)
+    async with calling(module) as client:
+        job = (await client.post("/issues", json={"title": "It crashes"})).json()["job"]
+        assert (await answered(module, client, job))["status"] == "completed"
+        job = (await client.post("/issues", json={"title": "Again"})).json()["job"]
+        await answered(module, client, job)
+        refused = await client.post("/issues", json={"title": "And again"})
+    assert (refused.status_code, refused.json()["code"]) == (402, "budget_exhausted")
+    async with calling(module, {"x-user": "bob", "x-org": "other"}) as client:
+        assert (await client.post("/issues", json={"title": "It crashes"})).status_code == 202

@@ -51,6 +51,7 @@ LAYERS: list[set[str]] = [
         "tally",
         "outbox",
         "people",
+        "tenant_data",
         "tenants",
         "webhooks",
     },
@@ -65,7 +66,8 @@ LAYERS: list[set[str]] = [
 
 EXTRACTION_SEES = {"holdfast", "holdfast.errors", "holdfast.pipeline", "holdfast.extraction"}
 
-CONCRETE = ["holdfast.store.sqlite", "holdfast.store.postgres", "holdfast.machines.local", "holdfast.machines.fly"]
+CONCRETE = ["holdfast.store.sqlite", "holdfast.store.postgres"]
+CONCRETE += ["holdfast.machines.local", "holdfast.machines.fly", "holdfast.machines.kubernetes"]
 """Chosen in app.py alone."""
 
 DRIVERS: dict[str, set[str]] = {

@@ -67,6 +67,16 @@ TABLE: dict[str, Row] = {
     "PUT /api/tenants/{tenant}/limits": Row(_from("service", 200), _from("service", 200), body={"plan": "pro"}),
     "POST /api/tenants/{tenant}/pause": Row(_from("admin", 200), _absent_from("admin", 200)),
     "POST /api/tenants/{tenant}/resume": Row(_from("admin", 200), _absent_from("admin", 200)),
+    "GET /api/budgets": Row(READ, ABSENT, query="?tenant={tenant}"),
+    "GET /api/budgets/{kind}": Row(READ, ABSENT, query="?tenant={tenant}"),
+    "PUT /api/budgets/{kind}": Row(_from("service", 200), _from("service", 200), body={"cents": 5}, query="?tenant={tenant}"),
+    "POST /api/budgets/{kind}/override": Row(
+        _from("service", 200), _from("service", 200), body={"cents": 5}, query="?tenant={tenant}"
+    ),
+    "GET /api/breakers": Row(_from("service", 200)),
+    "GET /api/breakers/{name}": Row(_from("service", 200)),
+    "POST /api/breakers/{name}/open": Row(_from("service", 200), body={}),
+    "POST /api/breakers/{name}/close": Row(_from("service", 200)),
     "GET /api/events": Row(_from("admin", 200), _absent_from("admin", 200), query="?tenant={tenant}"),
     "GET /api/dead": Row(READ, ABSENT, query="?tenant={tenant}"),
     "GET /api/stats": Row(READ, ABSENT, query="?tenant={tenant}"),
@@ -150,7 +160,9 @@ async def _status(scene: Scene, call: str, row: Row, role: str, tenant: str) -> 
 
 
 async def _things_of(scene: Scene, tenant: str, path: str, query: str) -> dict[str, str]:
-    names = {"tenant": tenant, "name": "default", "run_no": "1", "source": "github"}
+    names = {"tenant": tenant, "name": "default", "run_no": "1", "kind": "ai", "source": "github"}
+    if path.endswith("/override"):
+        await scene.hf.budgets.set(tenant, "ai", cents=100)
     if "{job_id}" in path:
         job = await scene.hf.enqueue("add", {"a": 1}, tenant=tenant, max_attempts=1)
         names["job_id"] = job.id

@@ -28,6 +28,8 @@ COMMANDS = (
     "tenants",
     "plans",
     "queues",
+    "budgets",
+    "breakers",
     "keys",
     "members",
     "webhooks",

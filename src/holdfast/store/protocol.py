@@ -141,6 +141,8 @@ class Tenant(msgspec.Struct, kw_only=True):
     """Counted to `limit` at the most."""
     paused_at: datetime | None = None
     paused_by: str | None = None
+    timezone: str = "UTC"
+    """By which its months are counted."""
 
 
 class Depth(msgspec.Struct):
@@ -208,6 +210,15 @@ class Completion(msgspec.Struct):
     """JSON text."""
     ordered: bool = False
     """Whether the job has an ordering key: then the next one behind it is let go in the same transaction."""
+
+
+class Table(msgspec.Struct, frozen=True):
+    """A table of ours, by the name that statements call it."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    """Its primary key."""
 
 
 class Leaving(StrEnum):
@@ -390,6 +401,9 @@ class Store(Protocol):
     async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
         """Apply an extension's (number, name, sql) that are not applied yet, in order, each once."""
 
+    async def table_list(self) -> list[Table]:
+        """Every table of Holdfast and its extensions, by name."""
+
     async def rows_guard(self, *, only_if_on: bool = False) -> bool:
         """Row level security for tables and functions, where the database has it; else ConfigError. `only_if_on`: bring it up
         to date where it was asked for before. Whether it is on now."""
@@ -544,6 +558,7 @@ class Store(Protocol):
         plan: str | Unchanged,
         max_running: int | Unchanged | None,
         queue_depth: int | Unchanged | None,
+        timezone: str | Unchanged = UNCHANGED,
         by: str | None,
     ) -> Tenant:
         """Holds from the next claim on; writes an event and wakes workers."""
@@ -599,6 +614,9 @@ class Store(Protocol):
     async def worker_list(self) -> list[WorkerRow]: ...
 
     # -- wake-ups
+    async def wake(self) -> None:
+        """Call every `wake` of `listen`, in all processes that can hear it: anything may have changed."""
+
     async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
         """Call `wake` on what happens, until the returned function is awaited. Never raises for a lost connection:
         it reconnects and calls `wake("")`. `listening` tells whether hints come at all right now. With `logs`, also

@@ -208,6 +208,7 @@ class Tenant(BaseModel):
     running: int
     paused_at: datetime | None
     paused_by: str | None
+    timezone: str = Field(description="By which its months are counted.")
 
 
 class TenantLimits(Taken):
@@ -216,6 +217,7 @@ class TenantLimits(Taken):
     plan: Name | None = None
     limit: int | None = Field(None, ge=0, le=2**31 - 1)
     queue_depth: int | None = Field(None, ge=0, le=2**31 - 1)
+    timezone: Name | None = Field(None, description="Such as Europe/Paris; null: as it is.")
 
 
 class Queue(BaseModel):

@@ -31,6 +31,7 @@ STATUSES: dict[type[Exception], int] = {
     errors.JobConflict: 409,
     errors.Conflict: 409,
     errors.DuplicateJob: 409,
+    errors.BudgetExhausted: 402,
     errors.PayloadTooLarge: 413,
     errors.QueueFull: 429,
     errors.RateLimited: 429,
@@ -40,6 +41,7 @@ STATUSES: dict[type[Exception], int] = {
     errors.IdempotencyInProgress: 409,
     errors.InvalidJob: 422,
     errors.StorageUnavailable: 502,
+    errors.BreakerOpen: 503,
     errors.SignerUnavailable: 503,
     errors.NotMigrated: 503,
     errors.SchemaTooNew: 503,
@@ -56,6 +58,7 @@ _FRAMEWORK_DETAILS = {
 
 _HIDDEN = {
     "storage_unavailable": "The database cannot be reached, and nothing was written; try again later.",
+    "breaker_open": "A service that this needs has failed too often; try again later.",
     "signer_unavailable": "Tokens cannot be checked right now; try again later, or use an API key.",
 }
 """Where the database is, and what it said, is not for callers."""

@@ -12,6 +12,8 @@ from holdfast.limits.idempotency import KEY_CHARS_MAX
 from holdfast.version import VERSION
 from holdfast.web import health, inbound, metrics, recovery
 from holdfast.web.api import (
+    breakers,
+    budgets,
     bulk,
     changes,
     enqueue,
@@ -43,6 +45,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     logs.router,
     queues.router,
     tenants.router,
+    budgets.router,
+    breakers.router,
     events.router,
     stats.router,
     keys.router,

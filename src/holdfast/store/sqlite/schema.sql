@@ -12,6 +12,8 @@
 --   tallies      counters of all processes: totals at minute 0, and the last hour minute by minute
 --   workers      who is there, since when, and last seen when
 --   idempotency_keys   requests that were done, with their answers; rate_buckets: what was taken of which limit by whom
+--   budgets      what a tenant or plan may spend in a month; budget_months: what was spent; budget_runs: by which run
+--   breakers     outside services by name, and whether jobs that need them wait
 --   members      who is what in which tenant; projects: parts of a tenant's work, by name
 --   keys         what calls the HTTP API, by the hash of its secret; sessions: browsers that showed one, and login links
 --
@@ -150,7 +152,8 @@ CREATE TABLE holdfast_tenants (
     queue_depth INTEGER CHECK (queue_depth >= 0),
     paused_at   REAL,
     paused_by   TEXT,
-    updated_at  REAL    NOT NULL
+    updated_at  REAL    NOT NULL,
+    timezone    TEXT    NOT NULL DEFAULT 'UTC'  -- whose months are meant
 ) WITHOUT ROWID;
 
 CREATE TABLE holdfast_queues (
@@ -308,6 +311,60 @@ CREATE TABLE holdfast_rate_buckets (
     PRIMARY KEY (name, subject)
 ) WITHOUT ROWID;
 CREATE INDEX holdfast_rate_buckets_ends_at ON holdfast_rate_buckets (ends_at);
+
+CREATE TABLE holdfast_budgets (
+    subject    TEXT NOT NULL,  -- tenant:acme or plan:pro; `tenant:` alone is for jobs without a tenant
+    kind       TEXT NOT NULL,
+    cents      REAL NOT NULL CHECK (cents >= 0),
+    updated_at REAL NOT NULL,
+    updated_by TEXT,
+    PRIMARY KEY (subject, kind)
+);
+
+CREATE TABLE holdfast_budget_months (
+    tenant    TEXT NOT NULL,  -- empty for jobs without one
+    kind      TEXT NOT NULL,
+    month     TEXT NOT NULL,  -- 2026-11, by the tenant's time zone
+    spent     REAL NOT NULL DEFAULT 0,
+    late      REAL NOT NULL DEFAULT 0,  -- the part of it that was spent by runs that had lost their job
+    extra     REAL NOT NULL DEFAULT 0,  -- added to the cap for this month alone
+    warned_at REAL,
+    opened_at REAL,
+    ends_at   REAL NOT NULL,
+    PRIMARY KEY (tenant, kind, month)
+) WITHOUT ROWID;
+CREATE INDEX holdfast_budget_months_ends_at ON holdfast_budget_months (ends_at);
+
+-- What one run may spend and has spent. Its reservation counts while the run holds its job, and no longer: nothing has to be
+-- given back. `is_open` only keeps the index small; whoever reserves next closes what has ended.
+CREATE TABLE holdfast_budget_runs (
+    run_id     TEXT    NOT NULL,
+    kind       TEXT    NOT NULL,
+    job_id     TEXT    NOT NULL,
+    tenant     TEXT    NOT NULL,
+    reserved   REAL    NOT NULL DEFAULT 0,
+    spent      REAL    NOT NULL DEFAULT 0,
+    late       REAL    NOT NULL DEFAULT 0,
+    is_open    INTEGER NOT NULL,
+    created_at REAL    NOT NULL,
+    PRIMARY KEY (run_id, kind)
+);
+CREATE INDEX holdfast_budget_runs_open ON holdfast_budget_runs (tenant, kind) WHERE is_open;
+CREATE INDEX holdfast_budget_runs_created_at ON holdfast_budget_runs (created_at);
+
+CREATE TABLE holdfast_breakers (
+    name           TEXT    NOT NULL PRIMARY KEY,
+    state          TEXT    NOT NULL CHECK (state IN ('closed', 'open', 'half_open')),
+    failures       INTEGER NOT NULL DEFAULT 0,  -- in the present window
+    window_ends_at REAL    NOT NULL,
+    reason         TEXT,
+    opened_at      REAL,
+    opened_by      TEXT,  -- null: by failures
+    until_at       REAL,  -- when a probe may go; null: not before somebody closes it
+    probe          TEXT,  -- whose the probe is
+    probe_ends_at  REAL,  -- unless he says until then that he is still at it
+    updated_at     REAL    NOT NULL
+) WITHOUT ROWID;
 
 CREATE TABLE holdfast_webhooks (
     id                 TEXT NOT NULL PRIMARY KEY,
