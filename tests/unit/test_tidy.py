@@ -46,6 +46,8 @@ LAYERS: list[set[str]] = [
         "why",
         "limits",
         "schedule",
+        "batch",
+        "ticks",
         "stats",
         "sync_twins",
         "tally",

@@ -100,6 +100,20 @@ TABLE: dict[str, Row] = {
         _from("admin", 200), _absent_from("admin", 200), body={"name": "Web"}, query="?tenant={tenant}"
     ),
     "DELETE /api/projects/{project_id}": Row(_from("admin", 204), _absent_from("admin", 204), query="?tenant={tenant}"),
+    "GET /api/schedules": Row(READ, ABSENT, query="?tenant={tenant}"),
+    "GET /api/schedules/{name}": Row(READ, ABSENT, query="?tenant={tenant}"),
+    "PUT /api/schedules/{name}": Row(
+        _from("admin", 200),
+        _absent_from("admin", 200),
+        body={"task": "add", "seconds": 60, "args": {"a": 1}},
+        query="?tenant={tenant}",
+    ),
+    "DELETE /api/schedules/{name}": Row(_from("admin", 204), _absent_from("admin", 204), query="?tenant={tenant}"),
+    "POST /api/schedules/{name}/pause": Row(_from("admin", 200), _absent_from("admin", 200), query="?tenant={tenant}"),
+    "POST /api/schedules/{name}/resume": Row(_from("admin", 409), _absent_from("admin", 409), query="?tenant={tenant}"),
+    "POST /api/schedules/{name}/run": Row(_from("admin", 202), _absent_from("admin", 202), query="?tenant={tenant}"),
+    "GET /api/batches": Row(READ, ABSENT, query="?tenant={tenant}"),
+    "GET /api/batches/{batch_id}": Row(READ, ABSENT),
     "GET /api/webhooks": Row(_from("admin", 200), _absent_from("admin", 200), query="?tenant={tenant}"),
     "POST /api/webhooks": Row(
         _from("admin", 201), _absent_from("admin", 201), body={"url": "https://example.com/"}, query="?tenant={tenant}"
@@ -183,6 +197,10 @@ async def _things_of(scene: Scene, tenant: str, path: str, query: str) -> dict[s
     if "{project_id}" in path:
         await scene.hf.projects.create(tenant, "web")
         names["project_id"] = "web"
+    if "/schedules/" in path:
+        await scene.hf.schedules.set("default", "add", 3600, args={"a": 1}, tenant=tenant)
+    if "{batch_id}" in path:
+        names["batch_id"] = (await scene.hf.batch([scene.hf.tasks["add"].job(1)], tenant=tenant)).id
     return names
 
 
@@ -193,6 +211,8 @@ async def _forget(scene: Scene, tenant: str, path: str) -> None:
     for project in ("web", "new"):
         if project in {known.id for known in await scene.hf.projects.list(tenant)}:
             await scene.hf.projects.remove(tenant, project)
+    for schedule in await scene.hf.schedules.list(tenant=tenant):
+        await scene.hf.schedules.remove(schedule.name, tenant=tenant)
 
 
 def _filled(body: Any, tenant: str) -> Any:

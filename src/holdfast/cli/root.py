@@ -30,6 +30,7 @@ COMMANDS = (
     "queues",
     "budgets",
     "breakers",
+    "schedules",
     "keys",
     "members",
     "webhooks",

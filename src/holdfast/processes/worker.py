@@ -25,6 +25,7 @@ from holdfast.processes.claimer import Claimer
 from holdfast.processes.heart import Heart
 from holdfast.processes.isolated import run_isolated
 from holdfast.processes.reaper import Reaper
+from holdfast.processes.scheduler import Scheduler
 from holdfast.processes.slots import Slots
 from holdfast.processes.threads import TaskThreads
 from holdfast.run import Attempt, Interrupt, run_attempt
@@ -68,6 +69,7 @@ class Worker:
         reap: bool = True,
         machine_id: str | None = None,
         on_stuck: Callable[[], None] | None = None,
+        scheduler: Scheduler | None = None,
         announce: Announce | None = None,
     ) -> None:
         self.platform = platform
@@ -85,6 +87,7 @@ class Worker:
         self._reap = reap
         self._machine_id = machine_id or os.environ.get("FLY_MACHINE_ID") or os.environ.get("HOLDFAST_MACHINE_ID")
         self._on_stuck = on_stuck
+        self._scheduler = scheduler
         self._announcer = Announcer(announce, self._announced) if announce else None
         self._stop_reason: str | None = None
         self._draining = False
@@ -120,6 +123,8 @@ class Worker:
             helpers.append(asyncio.create_task(self._announcer.run()))
         if self._reap:
             helpers.append(asyncio.create_task(self._reap_now_and_then()))
+        if self._scheduler is not None:
+            helpers.append(asyncio.create_task(self._scheduler.run()))
         unlisten = await self.store.listen(self._heard)
         life = asyncio.create_task(self._live())
         try:
@@ -209,6 +214,16 @@ class Worker:
         self._draining = draining
         await self.store.worker_save(self.row())
 
+    async def before_leaving(self) -> None:
+        """Also what falls due at this very moment is still to be done: a tick, or the last job of a batch."""
+        if self._scheduler is not None:
+            try:
+                await self._scheduler.one_pass()
+            except StorageError:
+                raise
+            except Exception:
+                log.exception("What falls due by the clock was not looked at before this worker leaves")
+
     def _slots_are_slow(self, waiting: list[Claimed]) -> None:
         self._claimer.pace.stalled()
         self._give_back(waiting)
@@ -249,6 +264,8 @@ class Worker:
             self._claimer.freed(attempt.claimed.queue, attempt.claimed.tenant)
             if self._announcer is not None and attempt.task.spec.announce:
                 self._announcer.poke()
+        if self._scheduler is not None and self._scheduler.batches_open:
+            self._scheduler.job_ended(last=not self.running)
         if not self.running:
             self._claimer.wake()
             self._run_ended.set()
@@ -302,6 +319,8 @@ class Worker:
 
     def _heard(self, what: str) -> None:
         """From any thread."""
+        if self._scheduler is not None:
+            self._scheduler.heard(what)
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self._woken, what)
 

@@ -53,6 +53,9 @@ class NewJob(msgspec.Struct, kw_only=True, omit_defaults=True):
     meta: dict[str, Any] | None = None
     enqueued_by: str | None = None
     trace_context: str | None = None
+    batch: str | None = None
+    on_failed: msgspec.Raw | None = None
+    """The job that a failure makes: these fields without ids and arguments, and `argument`, the name of its only one."""
     announced: int | None = None
     """-1: its end is to be told to the tenant's webhooks."""
 
@@ -301,6 +304,7 @@ class JobFilter(msgspec.Struct, kw_only=True, frozen=True):
     tag: str | None = None
     after: datetime | None = None
     before: datetime | None = None
+    batch: str | None = None
 
 
 CANCELLABLE = (State.QUEUED, State.RUNNING)

@@ -12,6 +12,7 @@ from holdfast.limits.idempotency import KEY_CHARS_MAX
 from holdfast.version import VERSION
 from holdfast.web import health, inbound, metrics, recovery
 from holdfast.web.api import (
+    batches,
     breakers,
     budgets,
     bulk,
@@ -24,6 +25,7 @@ from holdfast.web.api import (
     members,
     projects,
     queues,
+    schedules,
     session,
     stats,
     tenants,
@@ -52,6 +54,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     keys.router,
     members.router,
     projects.router,
+    schedules.router,
+    batches.router,
     inbound.router,  # before webhooks: /webhooks/in is no webhook's id
     webhooks.router,
     session.router,

@@ -14,6 +14,7 @@
 --   budgets      what a tenant or plan may spend in a month; budget_months: what was spent; budget_runs: by which run
 --   breakers     outside services by name, and whether jobs that need them wait
 --   members      who is what in which tenant; projects: parts of a tenant's work, by name
+--   schedules    what happens by the clock; batches: jobs that belong together, and what is done when all have ended
 --   keys         what calls the HTTP API, by the hash of its secret; sessions: browsers that showed one, and login links
 --   webhooks     whom a tenant wants to be told of what; each delivery is a job
 --
@@ -85,6 +86,8 @@ CREATE TABLE holdfast.jobs (
     meta                jsonb,
     args                jsonb            NOT NULL,
     result              jsonb,
+    batch               text,
+    on_failed           jsonb,
     announced           integer  -- the run whose end was told to webhooks last; null: nobody is to be told
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 1, autovacuum_analyze_scale_factor = 0.05);
 
@@ -106,6 +109,7 @@ CREATE INDEX jobs_failed ON holdfast.jobs (id) WHERE state = 'failed';
 -- For lists of one tenant: state by state, newest first.
 CREATE INDEX jobs_tenant ON holdfast.jobs (tenant, state, id) WHERE tenant IS NOT NULL;
 CREATE INDEX jobs_cancelled ON holdfast.jobs (id) WHERE state = 'cancelled';
+CREATE INDEX jobs_batch ON holdfast.jobs (batch, state, id) WHERE batch IS NOT NULL;
 CREATE INDEX jobs_announce ON holdfast.jobs (id) WHERE announced < run_no AND state IN ('completed', 'failed', 'cancelled');
 -- The deliveries of one webhook, newest first; their project is the webhook.
 CREATE INDEX jobs_deliveries ON holdfast.jobs (project, id) WHERE task = 'holdfast:deliver';
@@ -338,6 +342,48 @@ CREATE TABLE holdfast.breakers (
     probe_ends_at  timestamptz,  -- unless he says until then that he is still at it
     updated_at     timestamptz NOT NULL
 ) WITH (fillfactor = 50);
+
+CREATE TABLE holdfast.schedules (
+    id          text        NOT NULL PRIMARY KEY,
+    name        text        NOT NULL,
+    tenant      text,
+    task        text,  -- null: the system's own, done by the reaper itself
+    args        text        NOT NULL DEFAULT '{}',
+    cron        text,
+    seconds     double precision CHECK (seconds > 0),
+    tz          text        NOT NULL DEFAULT 'UTC',
+    missed      text        NOT NULL DEFAULT 'skip' CHECK (missed IN ('skip', 'once')),
+    declared    boolean     NOT NULL DEFAULT false,  -- in code: only programs that say so keep it going
+    revision    bigint      NOT NULL DEFAULT 1,  -- every change raises it: whoever knows an older one may change nothing
+    next_at     timestamptz NOT NULL,
+    paused_at   timestamptz,
+    paused_by   text,
+    last_at     timestamptz,
+    last_job_id uuid,
+    result      text,
+    error       text,
+    created_at  timestamptz NOT NULL,
+    created_by  text,
+    updated_at  timestamptz NOT NULL,
+    CHECK ((cron IS NULL) <> (seconds IS NULL))
+) WITH (fillfactor = 50);
+CREATE UNIQUE INDEX schedules_name ON holdfast.schedules (coalesce(tenant, ''), name);
+CREATE INDEX schedules_next_at ON holdfast.schedules (next_at) WHERE paused_at IS NULL AND task IS NOT NULL;
+INSERT INTO holdfast.schedules (id, name, seconds, next_at, created_at, updated_at)
+VALUES ('retention', 'holdfast.retention', 600, now(), now(), now());
+
+CREATE TABLE holdfast.batches (
+    id          text        NOT NULL PRIMARY KEY,
+    tenant      text,
+    total       integer     NOT NULL,
+    then_id     text,
+    then_job    text,  -- the job that is made when all have ended
+    created_at  timestamptz NOT NULL,
+    created_by  text,
+    ended_at    timestamptz
+);
+CREATE INDEX batches_open ON holdfast.batches (id) WHERE ended_at IS NULL;
+CREATE INDEX batches_ended ON holdfast.batches (ended_at) WHERE ended_at IS NOT NULL;
 
 CREATE TABLE holdfast.webhooks (
     id                 text        NOT NULL PRIMARY KEY,
