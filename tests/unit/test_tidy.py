@@ -56,6 +56,7 @@ LAYERS: list[set[str]] = [
         "people",
         "tenant_data",
         "tenants",
+        "webhooks",
     },
     {"adopt", "machines", "pipeline"},
     {"processes"},

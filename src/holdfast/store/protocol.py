@@ -56,6 +56,8 @@ class NewJob(msgspec.Struct, kw_only=True, omit_defaults=True):
     batch: str | None = None
     on_failed: msgspec.Raw | None = None
     """The job that a failure makes: these fields without ids and arguments, and `argument`, the name of its only one."""
+    announced: int | None = None
+    """-1: its end is to be told to the tenant's webhooks."""
 
 
 class Inserted(msgspec.Struct):

@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from holdfast.app import Holdfast
 from holdfast.limits.idempotency import KEY_CHARS_MAX
 from holdfast.version import VERSION
-from holdfast.web import health, metrics, recovery
+from holdfast.web import health, inbound, metrics, recovery
 from holdfast.web.api import (
     batches,
     breakers,
@@ -29,6 +29,7 @@ from holdfast.web.api import (
     session,
     stats,
     tenants,
+    webhooks,
 )
 from holdfast.web.auth import Authenticator
 from holdfast.web.dashboard import install as dashboard
@@ -56,6 +57,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     projects.router,
     schedules.router,
     batches.router,
+    inbound.router,  # before webhooks: /webhooks/in is no webhook's id
+    webhooks.router,
     session.router,
     session.door,
     recovery.router,
