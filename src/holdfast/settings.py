@@ -106,6 +106,8 @@ _FACTOR = _Rule(("HOLDFAST_SLA_FACTOR",), "a number above 0, for example 6", mos
 _API_RATE = _Rule(
     ("HOLDFAST_API_RATE",), "a whole number of requests a minute, 0 for no limit, for example 1200", most=2**31 - 1, whole=True
 )
+_POOL = _Rule(("HOLDFAST_MACHINE_POOL",), "a whole number of 0 or more, for example 1", most=10_000, whole=True)
+_RATE = _Rule(("HOLDFAST_MACHINE_RATE",), "money per second, 0 or more, for example 0.0002153", most=1_000_000.0)
 _DATABASE = _Rule(_also_bare("DATABASE_URL"), "a database URL", words=lambda label, value: _checked_url(label, value))
 _PATTERNS = _Rule(
     ("HOLDFAST_REDACT",),
@@ -186,6 +188,24 @@ class Settings:
     qstash_next_signing_key: str | None = _text(
         *_also_bare("QSTASH_NEXT_SIGNING_KEY"), right="the next signing key of QStash", secret=True
     )
+    max_lifetime: float | None = _seconds(None, "HOLDFAST_MAX_LIFETIME_SEC")
+    """How long a worker process lives at the most; it drains in time."""
+    machine_provider: str = _one_of("none", "HOLDFAST_MACHINE_PROVIDER", "none", "local", "fly", "kubernetes")
+    """Who starts machines for work that nobody serves, and below: how many, and when."""
+    machine_pool: int = _setting(1, _POOL)
+    machine_max: int = _count(5, "HOLDFAST_MACHINE_MAX", *_also_bare("FLY_MAX_BURST_MACHINES"))
+    """Machines at a time, pool and burst together."""
+    machine_concurrency: int = _count(10, "HOLDFAST_MACHINE_CONCURRENCY")
+    machine_idle: float = _seconds(60.0, "HOLDFAST_MACHINE_IDLE_SEC", zero=True)
+    machine_lifetime: float = _seconds(14_400.0, "HOLDFAST_MACHINE_LIFETIME_SEC")
+    machine_boot: float = _seconds(60.0, "HOLDFAST_MACHINE_BOOT_SEC")
+    machine_wait: float = _seconds(5.0, "HOLDFAST_MACHINE_WAIT_SEC", zero=True)
+    machine_rate: float = _setting(0.000_215_3, _RATE)
+    """Money for one second of one machine; Fly's performance-8x with 64 GB, in dollars."""
+    machine_folder: str | None = _text("HOLDFAST_MACHINE_FOLDER", right="a folder for what local machines are known by")
+    machine_image: str | None = _text("HOLDFAST_MACHINE_IMAGE", right="the image that machines run")
+    fly_api_token: str | None = _text(*_also_bare("FLY_API_TOKEN"), right="a deploy token of the Fly app", secret=True)
+    fly_app: str | None = _text("HOLDFAST_FLY_APP", *_also_bare("FLY_EXTRACTION_APP"), right="the name of a Fly app")
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
 
     def origin(self, field: str) -> str:

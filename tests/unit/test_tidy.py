@@ -46,6 +46,7 @@ LAYERS: list[set[str]] = [
         "why",
         "limits",
         "schedule",
+        "shares",
         "stats",
         "sync_twins",
         "tally",

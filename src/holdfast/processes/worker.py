@@ -30,6 +30,7 @@ from holdfast.run import Attempt, Interrupt, run_attempt
 from holdfast.runlog.capture import watch_logging
 from holdfast.runlog.logs import RunLogs
 from holdfast.settings import Settings
+from holdfast.shares import Shares
 from holdfast.store.protocol import TENANT_MARK, Beat, Claimed, Completion, Held, Store, WorkerRow
 from holdfast.tally import Tallies
 from holdfast.task import Task
@@ -48,7 +49,7 @@ class WorkerEnd(msgspec.Struct):
     """How a worker ended."""
 
     reason: str
-    """`stopped`, `idle`, `database_away` or `stuck` (a task hangs in this process: start a new one)."""
+    """`stopped`, `idle`, `lifetime`, `database_away` or `stuck` (a task hangs in this process: start a new one)."""
     jobs: int
     threads_left: int = 0
     """Threads and coroutines whose task did not end; nothing can stop them but the end of the process."""
@@ -67,6 +68,7 @@ class Worker:
         reap: bool = True,
         machine_id: str | None = None,
         on_stuck: Callable[[], None] | None = None,
+        max_lifetime: float | None = None,
     ) -> None:
         self.platform = platform
         self.store: Store = platform.store
@@ -83,6 +85,8 @@ class Worker:
         self._reap = reap
         self._machine_id = machine_id or os.environ.get("FLY_MACHINE_ID") or os.environ.get("HOLDFAST_MACHINE_ID")
         self._on_stuck = on_stuck
+        self._max_lifetime = max_lifetime
+        self._shares = Shares() if self._machine_id else None
         self._stop_reason: str | None = None
         self._draining = False
         self._in_a_hurry = False
@@ -130,7 +134,7 @@ class Worker:
             self._heart.stop()
             await unlisten()
             await self._heart.stopped()
-            await self._tallies.send(self.store)
+            await self._send_tallies()
             await self.run_logs.stop()
             with contextlib.suppress(StorageError):
                 await self.store.worker_remove(self.id)
@@ -140,6 +144,8 @@ class Worker:
 
     async def _live(self) -> None:
         self._heart.start()
+        if self._max_lifetime is not None:  # what runs then has the grace period before the time is over
+            self.loop.call_later(max(0.0, self._max_lifetime - self.settings.grace), self.stop, "lifetime")
         await self._register()
         await self._claimer.run()
         await self._wind_down()
@@ -215,7 +221,11 @@ class Worker:
         self.running[claimed.run_id] = attempt
         if claimed.lease_seconds < SHORT_LEASE_SECONDS:
             self._heart.beat_soon()
+        if self._shares is not None:
+            self._shares.began(claimed.run_id)
         outcome = await run_attempt(attempt)
+        if self._shares is not None:
+            self._shares.ended(claimed.run_id, claimed.tenant)
         attempt.slot = None
         if attempt.interrupted is not None and attempt.in_thread:
             self._threads.leave_one_behind()
@@ -254,7 +264,12 @@ class Worker:
     async def _send_tallies_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(self.settings.heartbeat)
-            await self._tallies.send(self.store)
+            await self._send_tallies()
+
+    async def _send_tallies(self) -> None:
+        await self._tallies.send(self.store)
+        if self._shares is not None:
+            await self._shares.send(self.store)
 
     async def call_in_thread(self, fn: Callable[[], Any]) -> Any:
         return await self._threads.call(fn)
