@@ -22,7 +22,7 @@ def demand(session: Session, enough: int, cap: int) -> list[Demand]:
             if room == 0:
                 continue
             rows = session.all("demand_lane", queue=queue, lane=lane["tenant"], cap=cap)
-            found += [Demand(*row, room=room, queue_room=queue_room) for row in rows]
+            found += [Demand(*[*row, room, queue_room]) for row in rows]
             n = sum(row["waiting"] for row in rows)
             may_run += min(n, n if room is None else room, n if queue_room is None else queue_room)
     return found + _due(session, cap)
@@ -30,9 +30,7 @@ def demand(session: Session, enough: int, cap: int) -> list[Demand]:
 
 def _due(session: Session, cap: int) -> list[Demand]:
     rows = session.all("demand_due", cap=cap)
-    return [
-        Demand(*row, room=_room(session, row["tenant"]), queue_room=_queue_room(session, row["queue"])) for row in rows
-    ]
+    return [Demand(*[*row, _room(session, row["tenant"]), _queue_room(session, row["queue"])]) for row in rows]
 
 
 def _room(session: Session, lane: str) -> Any:
