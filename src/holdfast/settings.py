@@ -202,6 +202,7 @@ class Settings:
     machine_wait: float = _seconds(5.0, "HOLDFAST_MACHINE_WAIT_SEC", zero=True)
     machine_rate: float = _setting(0.000_215_3, _RATE)
     """Money for one second of one machine; Fly's performance-8x with 64 GB, in dollars."""
+    machine_app: str | None = _text("HOLDFAST_APP", right="where local machines find the tasks, for example tasks:hf")
     machine_folder: str | None = _text("HOLDFAST_MACHINE_FOLDER", right="a folder for what local machines are known by")
     machine_image: str | None = _text("HOLDFAST_MACHINE_IMAGE", right="the image that machines run")
     fly_api_token: str | None = _text(*_also_bare("FLY_API_TOKEN"), right="a deploy token of the Fly app", secret=True)

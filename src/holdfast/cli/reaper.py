@@ -29,13 +29,15 @@ def reaper(call: Call, once: bool, interval: float | None) -> None:
 
 async def _once(call: Call, hf: Holdfast) -> None:
     try:
-        report, pruned = await Reaper(hf.store, hf.settings).one_pass()
+        report, pruned = await Reaper(hf.store, hf.settings, start_machines=hf.machines.recover).one_pass()
     finally:
         await hf.aclose()
     counts = {
         "requeued": len(report.requeued),
         "failed": len(report.failed),
         "cancelled": len(report.cancelled),
+        "orphaned_jobs_found": report.orphaned_jobs_found,
+        "machines_started": report.machines_started,
         "pruned": pruned,
     }
     if call.as_json:
@@ -46,13 +48,14 @@ async def _once(call: Call, hf: Holdfast) -> None:
 
 async def reap_until_stopped(hf: Holdfast, interval: float | None = None, *, supervised: bool = False) -> None:
     """Signals end it after the pass under way. A supervisor passes Ctrl+C on as SIGTERM, so that it counts once."""
-    process = Reaper(hf.store, hf.settings, interval)
+    process = Reaper(hf.store, hf.settings, interval, hf.machines.recover)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, process.stop)
     loop.add_signal_handler(signal.SIGINT, (lambda: None) if supervised else process.stop)
     seconds = interval or hf.settings.reaper_interval
     say(f"Reaper: database {parse_database_url(hf.settings.database_url).safe}, every {seconds:g} s")
     try:
-        await process.run()
+        async with hf.machines.running():
+            await process.run()
     finally:
         await hf.aclose()

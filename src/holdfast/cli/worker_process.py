@@ -34,6 +34,7 @@ class Wish:
     queues: list[str] | dict[str, int] | None = None
     concurrency: int = 10
     exit_when_idle: float | None = None
+    max_lifetime: float | None = None
     reap: bool = True
     grace: float | None = None
 
@@ -71,7 +72,12 @@ class WorkerProcess:
         wish = self._wish
         idle = hf.settings.exit_when_idle if wish.exit_when_idle is None else wish.exit_when_idle
         self._worker = hf.worker(
-            queues=wish.queues, concurrency=wish.concurrency, exit_when_idle=idle, reap=wish.reap, on_stuck=self._stuck
+            queues=wish.queues,
+            concurrency=wish.concurrency,
+            exit_when_idle=idle,
+            max_lifetime=wish.max_lifetime,
+            reap=wish.reap,
+            on_stuck=self._stuck,
         )
         self._loop = asyncio.get_running_loop()
         self._introduce(hf)

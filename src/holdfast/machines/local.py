@@ -210,6 +210,7 @@ def from_settings(settings: Settings) -> LocalProvider:
     command = [sys.executable, "-m", "holdfast", "worker"]
     command += ["--concurrency", str(settings.machine_concurrency), "--exit-when-idle", str(settings.machine_idle)]
     command += ["--max-lifetime", str(settings.machine_lifetime)]
+    command += ["--app", settings.machine_app] if settings.machine_app else []
     path = parse_database_url(settings.database_url).path
     database = settings.database_url if path is None else os.path.abspath(path)
     key = hashlib.sha256(database.encode()).hexdigest()[:16]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import reprlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -100,6 +102,20 @@ class Machines:
     async def recover(self) -> int:
         return await self.orchestrator.recover() if self.configured else 0
 
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """With the orchestrator beside, where a provider is set: for the server and the reaper."""
+        if not self.configured:
+            yield
+            return
+        orchestrator = self.orchestrator
+        running = asyncio.create_task(orchestrator.run(), name="holdfast orchestrator")
+        try:
+            yield
+        finally:
+            orchestrator.stop()
+            await running
+
     async def aclose(self) -> None:
         if self._orchestrator is not None:
             await self._orchestrator.aclose()
@@ -166,10 +182,14 @@ class Machines:
         await self._record("machine.stopped", machine.name, by)
         return machine.name
 
+    async def up(self) -> Sequence[str]:
+        """The names of those that the provider says are not stopped."""
+        machines = [seen.machine for seen in await self._seen() if seen.listed]
+        return [machine.name for machine in machines if machine.state is not MachineState.STOPPED]
+
     async def stop_all(self) -> Sequence[str]:
         """For a parent that takes its machines with it."""
-        machines = [seen.machine for seen in await self._seen() if seen.listed]
-        names = [machine.name for machine in machines if machine.state is not MachineState.STOPPED]
+        names = await self.up()
         for name in names:
             await self.stop(name)
         return names

@@ -81,10 +81,11 @@ async def serve_for_development(hf: Holdfast, port: int | None, say: Callable[[s
 
 
 async def _serve_beside_reaper(hf: Holdfast, app: Server, listening: socket.socket, say: Callable[[str], None]) -> None:
-    reaper = Reaper(hf.store, hf.settings)
+    reaper = Reaper(hf.store, hf.settings, start_machines=hf.machines.recover)
     reaping = asyncio.create_task(reaper.run(), name="holdfast reaper")
     try:
-        await _serve(hf, app, listening, say)
+        async with hf.machines.running():
+            await _serve(hf, app, listening, say)
     finally:
         reaper.stop()
         await reaping
