@@ -184,15 +184,15 @@ class Machines:
 
     async def up(self) -> Sequence[str]:
         """The names of those that the provider says are not stopped."""
-        machines = [seen.machine for seen in await self._seen() if seen.listed]
+        machines = await self.orchestrator.provider.list()
         return [machine.name for machine in machines if machine.state is not MachineState.STOPPED]
 
     async def stop_all(self) -> Sequence[str]:
-        """For a parent that takes its machines with it."""
-        names = await self.up()
-        for name in names:
-            await self.stop(name)
-        return names
+        """For a parent that takes its machines with it, also when the database is away."""
+        machines = [one for one in await self.orchestrator.provider.list() if one.state is not MachineState.STOPPED]
+        for machine in machines:
+            await self.orchestrator.provider.stop(machine.id)
+        return [machine.name for machine in machines]
 
     async def scale(self, pool: int, *, by: str | None = None) -> Sequence[str]:
         """Keep so many machines in the pool: those that are missing are made, and stop again when there is nothing to do; of

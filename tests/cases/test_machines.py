@@ -1,0 +1,438 @@
+"""Machines that come with the work: the table of what happens, row by row, with a provider that misbehaves as told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast, Job, State
+from holdfast.clock import ManualClock
+from holdfast.machines.protocol import (
+    MachineState,
+    NoCapacity,
+    ProviderBusy,
+    ProviderDenied,
+    ProviderDown,
+    QuotaReached,
+)
+from holdfast.processes.orchestrator import VAIN_STARTS, Orchestrator
+from holdfast.store.protocol import WorkerRow
+from tests.cases.steps import PATIENCE_SECONDS, ends
+from tests.support.machines import FakeProvider, with_worker
+from tests.support.waiting import until
+
+
+class Fleet:
+    """An application with a provider of the test's own; each machine runs one job at a time."""
+
+    def __init__(self, hf: Holdfast, provider: FakeProvider, clock: ManualClock) -> None:
+        self.hf, self.provider, self.clock = hf, provider, clock
+        self.orchestrator: Orchestrator = hf.machines.use(provider)
+
+        @hf.task
+        async def work() -> str:
+            return "done"
+
+        self.work = work
+
+    async def enqueue(self, count: int = 1, **options: Any) -> list[Job[Any]]:
+        jobs = [await self.work.options(**options).enqueue() for _ in range(count)]
+        await self.asked()
+        return jobs
+
+    async def asked(self) -> None:
+        """What enqueues have asked for in the background is done."""
+        asking = self.orchestrator._asking
+        if asking is not None:
+            await asyncio.wait_for(asking, PATIENCE_SECONDS)
+
+    async def states(self, jobs: list[Job[Any]]) -> set[State]:
+        return {(await self.hf.get(job.id)).state for job in jobs}
+
+    async def event_types(self) -> list[str]:
+        return [event.type for event in await self.hf.events() if event.type.startswith("machine.")]
+
+    def starts(self) -> list[str]:
+        return self.provider.called("start", "create")
+
+    async def worker_row(self, machine: str, **fields: Any) -> None:
+        known = {"host": "h", "pid": 1, "version": "0", "queues": ["default"], "tasks": ["work"], "concurrency": 1}
+        await self.hf.store.worker_save(WorkerRow(**{**known, "id": f"w-{machine}", "machine_id": machine, **fields}))
+
+
+@pytest.fixture
+async def fleet(database_url: str, clock: ManualClock) -> AsyncIterator[Fleet]:
+    app = Holdfast(database_url, clock=clock, machine_provider="local", machine_concurrency=1, machine_pool=2, machine_max=5)
+    yield Fleet(app, FakeProvider(clock), clock)
+    await app.aclose()
+
+
+# -- the happy path
+
+
+@pytest.mark.case("L1", "machines-1")
+async def test_a_job_starts_a_stopped_machine_which_does_it_and_stops(fleet: Fleet) -> None:
+    """Queued, running on that machine, completed; the machine stops when it is idle, and nothing is an error."""
+    fleet.provider.add("pool-1")
+    fleet.provider.on_start = with_worker(fleet.hf)
+    [job] = await fleet.enqueue()
+    done = await ends(fleet.hf, job)
+    assert done.state is State.COMPLETED and await job.result(timeout=0) == "done"
+    assert (done.machine_id, done.error_code) == ("pool-1", None) and done.started_at and done.finished_at
+    assert fleet.starts() == ["pool-1"]
+    await until(lambda: fleet.provider.up() == [], PATIENCE_SECONDS)
+
+
+@pytest.mark.case("machines-8")
+async def test_without_any_machine_the_first_one_is_created(fleet: Fleet) -> None:
+    """It belongs to the pool, so that it is there the next time."""
+    await fleet.enqueue()
+    [(_, name)] = [call for call in fleet.provider.calls if call[0] == "create"]
+    assert fleet.provider.machines[name].kind == "pool"
+
+
+@pytest.mark.case("machines-2", "C28")
+async def test_the_pool_comes_before_a_burst_and_a_burst_warns(fleet: Fleet, caplog: pytest.LogCaptureFixture) -> None:
+    """Three jobs, two machines in the pool: both start, a third is made for the rush, and the log and the job say so."""
+    fleet.provider.add("pool-1")
+    fleet.provider.add("pool-2")
+    jobs = await fleet.enqueue(3)
+    made = fleet.provider.called("create")
+    assert fleet.provider.called("start") == ["pool-1", "pool-2"]
+    assert [fleet.provider.machines[name].kind for name in made] == ["burst"]
+    [warning] = [record for record in caplog.records if "made for the rush" in record.message]
+    assert warning.levelno == logging.WARNING
+    [event] = [event for event in await fleet.hf.events() if event.type == "machine.burst"]
+    assert event.job_id in {job.id for job in jobs}
+
+
+@pytest.mark.case("C25")
+async def test_ten_jobs_at_once_start_no_more_than_five_machines_and_all_complete(fleet: Fleet) -> None:
+    """Those that are up take the rest."""
+    fleet.provider.on_start = with_worker(fleet.hf)
+    jobs = await fleet.hf.enqueue_many([fleet.work.job() for _ in range(10)])
+    for job in jobs:
+        assert (await ends(fleet.hf, job)).state is State.COMPLETED
+    assert 1 <= fleet.provider.most_up <= 5
+
+
+@pytest.mark.case("C38")
+async def test_ten_jobs_of_a_free_tenant_ask_for_one_machine(fleet: Fleet) -> None:
+    """More could not run a second one of them."""
+    await fleet.enqueue(10, tenant="free")
+    assert len(fleet.starts()) == 1
+    await fleet.hf.tenants.set("free", plan="starter")
+    await fleet.orchestrator.look()
+    assert len(fleet.starts()) == 3
+
+
+async def test_machines_that_are_on_their_way_are_not_asked_for_twice(fleet: Fleet) -> None:
+    """Neither while they start, nor while the provider's list does not name them yet."""
+    await fleet.enqueue()
+    [name] = fleet.starts()
+    for state in (MachineState.STOPPED, MachineState.STARTING, MachineState.RUNNING):
+        fleet.provider.set(name, state)
+        await fleet.orchestrator.look()
+    fleet.provider.hidden.add(name)
+    await fleet.orchestrator.look()
+    assert fleet.starts() == [name]
+
+
+@pytest.mark.case("L25")
+async def test_a_worker_that_is_leaving_is_not_counted_on(fleet: Fleet) -> None:
+    """A job that comes while the only worker says goodbye gets a machine of its own."""
+    fleet.provider.add("pool-1", MachineState.RUNNING)
+    fleet.provider.add("pool-2")
+    await fleet.worker_row("pool-1")
+    await fleet.enqueue()
+    assert fleet.starts() == []
+    await fleet.worker_row("pool-1", draining=True)
+    await fleet.orchestrator.look(supervise=False)
+    assert fleet.starts() == ["pool-2"]
+
+
+async def test_workers_that_are_there_get_help_only_when_work_waits_for_too_long(fleet: Fleet) -> None:
+    """A short queue in front of a busy worker is no reason; five seconds are."""
+    fleet.provider.add("pool-1", MachineState.RUNNING)
+    fleet.provider.add("pool-2")
+    await fleet.worker_row("pool-1", running=1)
+    await fleet.enqueue()
+    assert fleet.starts() == []
+    fleet.clock.advance(6)
+    await fleet.orchestrator.look(supervise=False)
+    assert fleet.starts() == ["pool-2"]
+
+
+# -- limits
+
+
+@pytest.mark.case("machines-3")
+async def test_at_the_maximum_nothing_starts_and_it_is_said(fleet: Fleet, caplog: pytest.LogCaptureFixture) -> None:
+    """An error in the log and an event of the job, once; the job stays queued and is served by whoever is free."""
+    for number in range(5):
+        fleet.provider.add(f"burst-{number}", MachineState.RUNNING, "burst")
+    fleet.clock.advance(3600)
+    for number in range(5):
+        await fleet.worker_row(f"burst-{number}", tasks=["other"])
+    [job] = await fleet.enqueue()
+    await fleet.orchestrator.look()
+    assert fleet.starts() == []
+    assert any(record.levelno == logging.ERROR and "maximum of 5" in record.message for record in caplog.records)
+    assert [event.type for event in await fleet.hf.events(job.id)] == ["machine.at_maximum"]
+    why = await fleet.hf.why(job.id)
+    assert why.code == "no_machine" and "as many are up as there may be" in why.sentence
+
+
+async def test_a_pass_starts_no_more_than_five_machines(fleet: Fleet, database_url: str) -> None:
+    """Whatever the maximum; the next pass goes on."""
+    many = Holdfast(
+        database_url, clock=fleet.clock, machine_provider="local", machine_concurrency=1, machine_max=20, machine_pool=20
+    )
+    provider = FakeProvider(fleet.clock)
+    many.machines.use(provider)
+    await fleet.hf._door.enqueue([fleet.work.job() for _ in range(12)], None)
+    assert [(await many.reap()).machines_started for _ in range(4)] == [5, 5, 2, 0]
+    await many.aclose()
+
+
+@pytest.mark.case("C28")
+async def test_many_who_decide_at_once_start_one_machine(fleet: Fleet, database_url: str) -> None:
+    """One decision at a time across processes: the others leave word and go."""
+    fleet.provider.add("pool-1")
+    others = [Holdfast(database_url, clock=fleet.clock, machine_provider="local", machine_concurrency=1) for _ in range(4)]
+    await fleet.hf._door.enqueue([fleet.work.job()], None)
+    fleet.provider.gate = asyncio.Event()
+    orchestrators = [other.machines.use(fleet.provider) for other in others]
+    looks = [asyncio.create_task(one.look()) for one in orchestrators]
+    await until(lambda: fleet.provider.called("list"), PATIENCE_SECONDS)
+    await until(lambda: sum(look.done() for look in looks) == 3, PATIENCE_SECONDS)
+    fleet.provider.gate.set()
+    await asyncio.gather(*looks)
+    assert fleet.starts() == ["pool-1"]
+    for other in others:
+        await other.aclose()
+
+
+async def test_a_dead_decider_keeps_the_others_waiting_for_two_minutes_at_most(fleet: Fleet) -> None:
+    """Its turn runs out."""
+    assert await fleet.orchestrator.records.take_turn() is not None
+    await fleet.enqueue()
+    assert fleet.starts() == []
+    fleet.clock.advance(121)
+    assert (await fleet.hf.reap()).machines_started == 1
+
+
+# -- what goes wrong
+
+
+@pytest.mark.case("L2", "machines-7")
+async def test_a_machine_that_cannot_be_started_is_passed_over(fleet: Fleet) -> None:
+    """The next one is tried, then a new one; nobody who enqueues notices."""
+    for name in ("pool-1", "pool-2"):
+        fleet.provider.add(name)
+        fleet.provider.refused.add(name)
+    await fleet.enqueue()
+    assert fleet.provider.called("start") == ["pool-1", "pool-2"]
+    assert len(fleet.provider.called("create")) == 1 and len(fleet.provider.up()) == 1
+
+
+@pytest.mark.case("L2", "machines-9")
+@pytest.mark.parametrize(
+    "error", [NoCapacity("region full"), ProviderDown("502"), ProviderBusy("429"), QuotaReached("no more")]
+)
+async def test_when_nothing_starts_the_job_stays_queued_until_recovery(
+    fleet: Fleet, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The enqueue succeeds, the log has an error, and a later recovery pass starts a machine."""
+    fleet.provider.failing["create"] = [error]
+    jobs = await fleet.enqueue()
+    assert await fleet.states(jobs) == {State.QUEUED} and fleet.provider.up() == []
+    assert any(record.levelno == logging.ERROR for record in caplog.records)
+    assert (await fleet.hf.why(jobs[0].id)).code == "no_machine"
+    fleet.provider.failing.clear()
+    fleet.clock.advance(90)
+    report = await fleet.hf.reap()
+    assert (report.orphaned_jobs_found, report.machines_started) == (1, 1)
+    assert len(fleet.provider.up()) == 1
+    assert (await fleet.hf.why(jobs[0].id)).code == "machine_starting"
+
+
+@pytest.mark.case("machines-6")
+@pytest.mark.parametrize("verb", ["list", "create"])
+async def test_a_refused_token_is_critical_and_not_tried_again(
+    fleet: Fleet, verb: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A critical log line, a counter, an event; the job stays queued."""
+    fleet.provider.failing[verb] = [ProviderDenied("401 token validation error", request_id="01ABC")]
+    jobs = await fleet.enqueue()
+    assert [name for name, _ in fleet.provider.calls].count(verb) == 1
+    [critical] = [record for record in caplog.records if record.levelno == logging.CRITICAL]
+    assert "01ABC" in critical.message
+    assert await fleet.states(jobs) == {State.QUEUED}
+    counted = {(tally.name, tally.label): tally.n for tally in await fleet.hf.store.tally_totals()}
+    assert counted["machine_failures", "denied"] == 1
+    assert "refuses our token" in (await fleet.hf.why(jobs[0].id)).sentence
+
+
+@pytest.mark.case("machines-4", "I19")
+async def test_a_provider_that_is_down_is_asked_by_each_recovery_until_it_is_back(fleet: Fleet) -> None:
+    """Jobs pile up; each pass tries; when it is back machines start for them, and none is lost."""
+    fleet.provider.failing["list"] = [ProviderDown("no answer")]
+    jobs = await fleet.enqueue(4)
+    for asked in range(3):
+        fleet.clock.advance(60)
+        before = len(fleet.provider.called("list"))
+        assert (await fleet.hf.reap()).machines_started == 0
+        assert len(fleet.provider.called("list")) > before, asked
+    assert await fleet.states(jobs) == {State.QUEUED}
+    fleet.provider.failing.clear()
+    fleet.provider.on_start = with_worker(fleet.hf)
+    fleet.clock.advance(60)
+    assert (await fleet.hf.reap()).machines_started == 4
+    for job in jobs:
+        assert (await ends(fleet.hf, job)).state is State.COMPLETED
+
+
+@pytest.mark.case("machines-5")
+async def test_a_slow_provider_never_delays_an_enqueue(fleet: Fleet) -> None:
+    """The provider does not answer at all, and the enqueues are through."""
+    fleet.provider.gate = asyncio.Event()
+    jobs = [await fleet.work.enqueue() for _ in range(20)]
+    await until(lambda: fleet.provider.calls, PATIENCE_SECONDS)
+    assert await fleet.states(jobs) == {State.QUEUED} and len(fleet.provider.calls) == 1
+    fleet.provider.gate.set()
+    await fleet.asked()
+    assert len(fleet.starts()) == 5
+
+
+async def test_a_lost_answer_makes_no_second_machine(fleet: Fleet) -> None:
+    """The machine is there under the name that we remember, and is found when the list shows it."""
+    fleet.provider.loses_answers = True
+    await fleet.enqueue()
+    [name] = fleet.provider.called("create")
+    fleet.provider.hidden.add(name)
+    fleet.provider.loses_answers = False
+    for _ in range(3):
+        fleet.clock.advance(70)
+        await fleet.orchestrator.look()
+    assert set(fleet.provider.called("create")) == {name} and fleet.provider.up() == [name]
+    fleet.provider.hidden.clear()
+    await fleet.orchestrator.look()
+    assert fleet.provider.up() == [name]
+
+
+@pytest.mark.case("L3", "I20", "recovery-6")
+async def test_a_machine_that_dies_before_its_claim_is_replaced_by_recovery(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job is still queued, the pass finds the orphan, says so, and starts the machine again."""
+    fleet.provider.add("pool-1")
+    [job] = await fleet.enqueue()
+    fleet.provider.set("pool-1", MachineState.STOPPED)
+    assert (await fleet.hf.reap()).machines_started == 0, "the list may lag behind what was just started"
+    fleet.clock.advance(61)
+    report = await fleet.hf.reap()
+    assert (report.orphaned_jobs_found, report.machines_started) == (1, 1)
+    assert "[RECOVERY] Requeued 0 stuck jobs, failed 0 exhausted jobs, started 1 machines for orphaned jobs" in caplog.messages
+    assert fleet.starts() == ["pool-1", "pool-1"]
+    assert (await fleet.hf.get(job.id)).attempt == 0
+
+
+async def test_machines_for_a_job_that_none_of_them_serves_come_ever_later(fleet: Fleet) -> None:
+    """A task that nobody knows any more must not cost a machine a minute for ever."""
+    fleet.provider.add("pool-1")
+    await fleet.enqueue()
+    for _ in range(60):
+        fleet.provider.set("pool-1", MachineState.STOPPED)
+        fleet.clock.advance(61)
+        await fleet.orchestrator.look()
+    assert VAIN_STARTS < len(fleet.starts()) <= VAIN_STARTS + 7
+
+
+async def test_an_unknown_state_is_neither_running_nor_a_reason_for_another_machine(fleet: Fleet) -> None:
+    """With the maximum of such machines nothing starts."""
+    for number in range(5):
+        fleet.provider.add(f"pool-{number}", MachineState.UNKNOWN)
+    await fleet.enqueue()
+    assert fleet.starts() == []
+
+
+async def test_a_machine_on_a_lost_host_is_left_alone(fleet: Fleet) -> None:
+    """It is not started, and not counted on."""
+    fleet.provider.add("pool-1", reachable=False)
+    fleet.provider.add("pool-2")
+    await fleet.enqueue()
+    assert fleet.starts() == ["pool-2"]
+
+
+# -- asking
+
+
+async def test_an_enqueue_in_a_transaction_asks_nobody_until_it_is_heard_of(fleet: Fleet) -> None:
+    """Not inside the caller's transaction: the orchestrator hears of the commit."""
+    fleet.provider.add("pool-1")
+    async with fleet.hf.machines.running():
+        await until(lambda: fleet.orchestrator._platform.store.listening, PATIENCE_SECONDS)
+        async with fleet.hf.transaction() as tx:
+            await fleet.work.options(tx=tx).enqueue()
+            assert fleet.provider.calls == []
+        await until(lambda: fleet.starts() == ["pool-1"], PATIENCE_SECONDS)
+
+
+@pytest.mark.case("C27")
+async def test_a_second_machine_for_one_job_finds_nothing_and_ends(fleet: Fleet) -> None:
+    """A machine too many is harmless."""
+    fleet.provider.on_start = with_worker(fleet.hf)
+    [job] = await fleet.enqueue()
+    assert (await ends(fleet.hf, job)).state is State.COMPLETED
+    await fleet.hf.machines.start()
+    await until(lambda: fleet.provider.up() == [], PATIENCE_SECONDS)
+
+
+async def test_nothing_is_asked_of_the_provider_while_nothing_waits(fleet: Fleet) -> None:
+    """A look that an enqueue asked for is over when somebody serves the job."""
+    await fleet.worker_row("elsewhere", concurrency=10)
+    await fleet.enqueue()
+    assert fleet.provider.calls == []
+
+
+# -- four hours
+
+
+@pytest.mark.case("L7")
+async def test_a_machine_that_outlives_its_time_is_stopped_then_destroyed(fleet: Fleet) -> None:
+    """Its worker should have ended it; where that fails the orchestrator does, first politely."""
+    fleet.provider.add("old", kind="burst")
+    fleet.provider.set("old", MachineState.RUNNING)
+    fleet.clock.advance(14_400)
+    await fleet.orchestrator.look()
+    assert fleet.provider.called("stop") == []
+    fleet.clock.advance(60)
+    await fleet.orchestrator.look()
+    assert fleet.provider.called("stop", "destroy") == ["old"]
+    fleet.clock.advance(60)
+    await fleet.orchestrator.look()
+    assert fleet.provider.called("destroy") == []
+    fleet.clock.advance(120)
+    await fleet.orchestrator.look()
+    assert fleet.provider.called("destroy") == ["old"]
+
+
+@pytest.mark.case("L7")
+async def test_a_worker_at_the_end_of_its_life_drains_and_gives_back_uncounted(hf: Holdfast) -> None:
+    """It claims no more; what does not end in the grace period goes back to the queue and costs no attempt."""
+    short = Holdfast(hf.settings.database_url, grace=0.2)
+
+    @short.task
+    async def long() -> None:
+        await asyncio.Event().wait()
+
+    job = await long.enqueue()
+    end = await asyncio.wait_for(short.worker(max_lifetime=0.5).run(), PATIENCE_SECONDS)
+    back = await short.get(job.id)
+    assert (end.reason, back.state, back.attempt) == ("lifetime", State.QUEUED, 0)
+    await short.aclose()
