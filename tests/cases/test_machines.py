@@ -65,18 +65,37 @@ class Fleet:
 
 
 @pytest.fixture
-async def fleet(database_url: str, clock: ManualClock) -> AsyncIterator[Fleet]:
-    app = Holdfast(database_url, clock=clock, machine_provider="local", machine_concurrency=1, machine_pool=2, machine_max=5)
+async def fleet(sqlite_url: str, clock: ManualClock) -> AsyncIterator[Fleet]:
+    """For what is decided in Python."""
+    async for made in _fleet(sqlite_url, clock):
+        yield made
+
+
+@pytest.fixture
+async def fleet_on_both(database_url: str, clock: ManualClock) -> AsyncIterator[Fleet]:
+    """For what statements decide, or several processes."""
+    async for made in _fleet(database_url, clock):
+        yield made
+
+
+async def _fleet(url: str, clock: ManualClock) -> AsyncIterator[Fleet]:
+    app = another(url, clock)
     yield Fleet(app, FakeProvider(clock), clock)
     await app.aclose()
+
+
+def another(url: str, clock: ManualClock, **settings: Any) -> Holdfast:
+    usual = {"machine_provider": "local", "machine_concurrency": 1, "machine_pool": 2, "machine_max": 5}
+    return Holdfast(url, clock=clock, **{**usual, **settings})
 
 
 # -- the happy path
 
 
 @pytest.mark.case("L1", "machines-1")
-async def test_a_job_starts_a_stopped_machine_which_does_it_and_stops(fleet: Fleet) -> None:
+async def test_a_job_starts_a_stopped_machine_which_does_it_and_stops(fleet_on_both: Fleet) -> None:
     """Queued, running on that machine, completed; the machine stops when it is idle, and nothing is an error."""
+    fleet = fleet_on_both
     fleet.provider.add("pool-1")
     fleet.provider.on_start = with_worker(fleet.hf)
     [job] = await fleet.enqueue()
@@ -111,8 +130,9 @@ async def test_the_pool_comes_before_a_burst_and_a_burst_warns(fleet: Fleet, cap
 
 
 @pytest.mark.case("C25")
-async def test_ten_jobs_at_once_start_no_more_than_five_machines_and_all_complete(fleet: Fleet) -> None:
+async def test_ten_jobs_at_once_start_no_more_than_five_machines_and_all_complete(fleet_on_both: Fleet) -> None:
     """Those that are up take the rest."""
+    fleet = fleet_on_both
     fleet.provider.on_start = with_worker(fleet.hf)
     jobs = await fleet.hf.enqueue_many([fleet.work.job() for _ in range(10)])
     for job in jobs:
@@ -121,8 +141,9 @@ async def test_ten_jobs_at_once_start_no_more_than_five_machines_and_all_complet
 
 
 @pytest.mark.case("C38")
-async def test_ten_jobs_of_a_free_tenant_ask_for_one_machine(fleet: Fleet) -> None:
+async def test_ten_jobs_of_a_free_tenant_ask_for_one_machine(fleet_on_both: Fleet) -> None:
     """More could not run a second one of them."""
+    fleet = fleet_on_both
     await fleet.enqueue(10, tenant="free")
     assert len(fleet.starts()) == 1
     await fleet.hf.tenants.set("free", plan="starter")
@@ -187,11 +208,9 @@ async def test_at_the_maximum_nothing_starts_and_it_is_said(fleet: Fleet, caplog
     assert why.code == "no_machine" and "as many are up as there may be" in why.sentence
 
 
-async def test_a_pass_starts_no_more_than_five_machines(fleet: Fleet, database_url: str) -> None:
+async def test_a_pass_starts_no_more_than_five_machines(fleet: Fleet, sqlite_url: str) -> None:
     """Whatever the maximum; the next pass goes on."""
-    many = Holdfast(
-        database_url, clock=fleet.clock, machine_provider="local", machine_concurrency=1, machine_max=20, machine_pool=20
-    )
+    many = another(sqlite_url, fleet.clock, machine_max=20, machine_pool=20)
     provider = FakeProvider(fleet.clock)
     many.machines.use(provider)
     await fleet.hf._door.enqueue([fleet.work.job() for _ in range(12)], None)
@@ -200,10 +219,11 @@ async def test_a_pass_starts_no_more_than_five_machines(fleet: Fleet, database_u
 
 
 @pytest.mark.case("C28")
-async def test_many_who_decide_at_once_start_one_machine(fleet: Fleet, database_url: str) -> None:
+async def test_many_who_decide_at_once_start_one_machine(fleet_on_both: Fleet, database_url: str) -> None:
     """One decision at a time across processes: the others leave word and go."""
+    fleet = fleet_on_both
     fleet.provider.add("pool-1")
-    others = [Holdfast(database_url, clock=fleet.clock, machine_provider="local", machine_concurrency=1) for _ in range(4)]
+    others = [another(database_url, fleet.clock) for _ in range(4)]
     await fleet.hf._door.enqueue([fleet.work.job()], None)
     fleet.provider.gate = asyncio.Event()
     orchestrators = [other.machines.use(fleet.provider) for other in others]
@@ -217,8 +237,9 @@ async def test_many_who_decide_at_once_start_one_machine(fleet: Fleet, database_
         await other.aclose()
 
 
-async def test_a_dead_decider_keeps_the_others_waiting_for_two_minutes_at_most(fleet: Fleet) -> None:
+async def test_a_dead_decider_keeps_the_others_waiting_for_two_minutes_at_most(fleet_on_both: Fleet) -> None:
     """Its turn runs out."""
+    fleet = fleet_on_both
     assert await fleet.orchestrator.records.take_turn() is not None
     await fleet.enqueue()
     assert fleet.starts() == []
@@ -309,8 +330,9 @@ async def test_a_slow_provider_never_delays_an_enqueue(fleet: Fleet) -> None:
     assert len(fleet.starts()) == 5
 
 
-async def test_a_lost_answer_makes_no_second_machine(fleet: Fleet) -> None:
+async def test_a_lost_answer_makes_no_second_machine(fleet_on_both: Fleet) -> None:
     """The machine is there under the name that we remember, and is found when the list shows it."""
+    fleet = fleet_on_both
     fleet.provider.loses_answers = True
     await fleet.enqueue()
     [name] = fleet.provider.called("create")
@@ -327,9 +349,10 @@ async def test_a_lost_answer_makes_no_second_machine(fleet: Fleet) -> None:
 
 @pytest.mark.case("L3", "I20", "recovery-6")
 async def test_a_machine_that_dies_before_its_claim_is_replaced_by_recovery(
-    fleet: Fleet, caplog: pytest.LogCaptureFixture
+    fleet_on_both: Fleet, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The job is still queued, the pass finds the orphan, says so, and starts the machine again."""
+    fleet = fleet_on_both
     fleet.provider.add("pool-1")
     [job] = await fleet.enqueue()
     fleet.provider.set("pool-1", MachineState.STOPPED)
@@ -372,8 +395,9 @@ async def test_a_machine_on_a_lost_host_is_left_alone(fleet: Fleet) -> None:
 # -- asking
 
 
-async def test_an_enqueue_in_a_transaction_asks_nobody_until_it_is_heard_of(fleet: Fleet) -> None:
+async def test_an_enqueue_in_a_transaction_asks_nobody_until_it_is_heard_of(fleet_on_both: Fleet) -> None:
     """Not inside the caller's transaction: the orchestrator hears of the commit."""
+    fleet = fleet_on_both
     fleet.provider.add("pool-1")
     async with fleet.hf.machines.running():
         await until(lambda: fleet.orchestrator._platform.store.listening, PATIENCE_SECONDS)
@@ -404,8 +428,9 @@ async def test_nothing_is_asked_of_the_provider_while_nothing_waits(fleet: Fleet
 
 
 @pytest.mark.case("L7")
-async def test_a_machine_that_outlives_its_time_is_stopped_then_destroyed(fleet: Fleet) -> None:
+async def test_a_machine_that_outlives_its_time_is_stopped_then_destroyed(fleet_on_both: Fleet) -> None:
     """Its worker should have ended it; where that fails the orchestrator does, first politely."""
+    fleet = fleet_on_both
     fleet.provider.add("old", kind="burst")
     fleet.provider.set("old", MachineState.RUNNING)
     fleet.clock.advance(14_400)
@@ -423,9 +448,9 @@ async def test_a_machine_that_outlives_its_time_is_stopped_then_destroyed(fleet:
 
 
 @pytest.mark.case("L7")
-async def test_a_worker_at_the_end_of_its_life_drains_and_gives_back_uncounted(hf: Holdfast) -> None:
+async def test_a_worker_at_the_end_of_its_life_drains_and_gives_back_uncounted(sqlite_url: str) -> None:
     """It claims no more; what does not end in the grace period goes back to the queue and costs no attempt."""
-    short = Holdfast(hf.settings.database_url, grace=0.2)
+    short = Holdfast(sqlite_url, grace=0.2)
 
     @short.task
     async def long() -> None:

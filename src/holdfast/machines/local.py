@@ -52,7 +52,7 @@ class LocalProvider:
         self._command = list(command)
         self._folder = folder
         self._env = dict(env or {})
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._children: set[int] = set()
         """Ours, to be collected when they end."""
 
     async def list(self) -> list[Machine]:
@@ -115,16 +115,19 @@ class LocalProvider:
         if self._runs(entry):
             return
         try:
-            child = subprocess.Popen(
+            # Not subprocess: whoever starts these need not wait for them, and its objects insist on it.
+            entry.pid = os.posix_spawnp(
+                self._command[0],
                 self._command,
-                env={**os.environ, **self._env, MACHINE_VARIABLE: entry.name},
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
+                {**os.environ, **self._env, MACHINE_VARIABLE: entry.name},
+                file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
+                setsid=True,
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
             )
         except OSError as error:
             raise StartRefused(f"The process of machine {entry.name} cannot be started: {error}.") from error
-        self._children[child.pid] = child
-        entry.pid, entry.born, entry.started_at = child.pid, _born(child.pid) or "", datetime.now(UTC)
+        self._children.add(entry.pid)
+        entry.born, entry.started_at = _born(entry.pid) or "", datetime.now(UTC)
         path = self._path(entry.name)
         part = path.with_suffix(".part")
         part.write_bytes(msgspec.json.encode(entry))
@@ -153,9 +156,8 @@ class LocalProvider:
     def _runs(self, entry: Entry) -> bool:
         if entry.pid is None:
             return False
-        child = self._children.get(entry.pid)
-        if child is not None and child.poll() is not None:
-            del self._children[entry.pid]
+        if entry.pid in self._children and _has_ended(entry.pid):
+            self._children.discard(entry.pid)
             return False
         return _born(entry.pid) == entry.born
 
@@ -185,6 +187,13 @@ class LocalProvider:
         with (self._folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+def _has_ended(child: int) -> bool:
+    try:
+        return os.waitpid(child, os.WNOHANG)[0] != 0
+    except ChildProcessError:  # somebody else in this process has collected it
+        return True
 
 
 def _born(pid: int) -> str | None:

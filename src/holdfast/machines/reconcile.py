@@ -88,7 +88,7 @@ def decide(demand: Sequence[Demand], workers: Sequence[WorkerRow], machines: Seq
     with_worker = {worker.machine_id for worker in workers if worker.machine_id}
     coming = sum(_is_coming(seen, with_worker, limits) for seen in machines)
     decision.needed = max(0, math.ceil(slots / limits.slots) - coming)
-    there = sum(_counts(seen) for seen in machines)
+    there = sum(_counts(seen, limits) for seen in machines)
     decision.start = max(0, min(decision.needed, limits.most - there, STARTS_MAX))
     decision.at_maximum = decision.needed > 0 and there >= limits.most
     if decision.start:
@@ -174,12 +174,12 @@ def _is_coming(seen: Seen, with_worker: set[str], limits: Limits) -> bool:
     return False
 
 
-def _counts(seen: Seen) -> bool:
-    """Towards the maximum."""
+def _counts(seen: Seen, limits: Limits) -> bool:
+    """Towards the maximum. One that was lost does not: it is the first to be tried again, under its own name."""
     if not seen.machine.reachable:
         return False
     if not seen.listed:
-        return _just_asked(seen, WEDGED_SECONDS)
+        return _just_asked(seen, limits.boot)
     return seen.machine.state in UP or (seen.machine.state is MachineState.STOPPED and _just_asked(seen, LIST_LAG_SECONDS))
 
 
@@ -194,7 +194,7 @@ def _candidates(decision: Decision, machines: Sequence[Seen], limits: Limits, ro
     pool = sum(
         seen.machine.kind == "pool" and seen.machine.state is not MachineState.GONE
         for seen in machines
-        if seen.listed or _counts(seen)
+        if seen.listed or _counts(seen, limits)
     )
     new = min(decision.start, room)
     made: list[Start | Create] = [Create("pool" if pool + number < limits.pool else "burst") for number in range(new)]
