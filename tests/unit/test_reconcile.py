@@ -13,7 +13,7 @@ from holdfast.store.protocol import Demand, WorkerRow
 
 
 def limits(**fields: Any) -> Limits:
-    usual = {"pool": 2, "most": 5, "slots": 1, "wait": 5.0, "boot": 60.0, "lifetime": 14_400.0, "grace": 30.0}
+    usual = {"pool": 2, "most": 5, "slots": 1, "wait": 5.0, "boot": 60.0, "lifetime": 14_400.0, "grace": 30.0, "poll": 15.0}
     return Limits(**{**usual, **fields})
 
 
@@ -59,6 +59,15 @@ def test_work_that_is_served_needs_more_only_after_a_while() -> None:
     assert needed(waits(3, age=4.9), workers=busy) == 0
     assert needed(waits(3, age=5.0), workers=busy) == 3
     assert needed(waits(3, age=9.0), workers=[worker("m", concurrency=2)]) == 1
+
+
+def test_a_worker_that_died_is_not_counted_on_although_its_row_is_still_there() -> None:
+    """Its machine is down; or it leaves work waiting for longer than any live worker would."""
+    row = worker("m", concurrency=9)
+    assert needed(waits(2), workers=[row], machines=[seen("m", MachineState.STOPPED)]) == 2
+    assert needed(waits(2), workers=[row], machines=[seen("m", MachineState.STOPPED, asked_seconds=1.0)]) == 0
+    assert needed(waits(2, age=19.0), workers=[row]) == 0
+    assert needed(waits(2, age=21.0), workers=[row]) == 2
 
 
 def test_a_free_slot_serves_one_queue_only() -> None:

@@ -53,6 +53,7 @@ def _work(call: Call) -> int | None:
     if not hf.machines.configured:
         return WorkerProcess(call, Wish(reap=False), supervised=True).run()
     log_to_stderr(hf.settings.log_format)
+    say(f"Machines: {hf.settings.machine_provider}, started when there is work, at most {hf.settings.machine_max}")
     asyncio.run(_run_machines(hf))
     return 0
 

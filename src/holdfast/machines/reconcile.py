@@ -40,6 +40,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long a machine may take from its start until its worker asks for work."""
     lifetime: float
     grace: float
+    poll: float
+    """How long a live worker with a free slot may take to look for work; who takes longer is not believed to be there."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +84,9 @@ class Decision(msgspec.Struct, kw_only=True):
 
 def decide(demand: Sequence[Demand], workers: Sequence[WorkerRow], machines: Sequence[Seen], limits: Limits) -> Decision:
     """`workers`: those that are alive."""
-    slots, oldest, unserved = _missing_slots(demand, [worker for worker in workers if not worker.draining], limits.wait)
+    down = {seen.machine.id for seen in machines if seen.listed and _is_down(seen)}
+    workers = [worker for worker in workers if worker.machine_id not in down]
+    slots, oldest, unserved = _missing_slots(demand, [worker for worker in workers if not worker.draining], limits)
     decision = Decision(oldest=oldest, unserved=unserved)
     _end_old_ones(decision, machines, limits)
     with_worker = {worker.machine_id for worker in workers if worker.machine_id}
@@ -99,7 +103,7 @@ def decide(demand: Sequence[Demand], workers: Sequence[WorkerRow], machines: Seq
 # -- demand
 
 
-def _missing_slots(demand: Sequence[Demand], workers: Sequence[WorkerRow], wait: float) -> tuple[int, Demand | None, bool]:
+def _missing_slots(demand: Sequence[Demand], workers: Sequence[WorkerRow], limits: Limits) -> tuple[int, Demand | None, bool]:
     """Slots that are missing, the job that has waited longest for one, and whether nobody serves that job."""
     known = {(queue, task) for worker in workers for queue in worker.queues for task in worker.tasks}
     free = {worker.id: max(0, worker.concurrency - worker.running) for worker in workers}
@@ -110,9 +114,12 @@ def _missing_slots(demand: Sequence[Demand], workers: Sequence[WorkerRow], wait:
         missing += unserved
         if unserved:
             waiting += [(True, row.oldest_seconds, row) for row in rows if (queue, row.task) not in known]
-        late = [row for row in rows if (queue, row.task) in known and row.oldest_seconds >= wait]
+        late = [row for row in rows if (queue, row.task) in known and row.oldest_seconds >= limits.wait]
         if served and late:
-            helpless = served - _take_free(free, [worker for worker in workers if queue in worker.queues], served)
+            # Free slots that leave work waiting for so long are not there: their worker has died, and is not yet missed.
+            believed = max(row.oldest_seconds for row in late) < limits.wait + limits.poll
+            able = [worker for worker in workers if queue in worker.queues] if believed else []
+            helpless = served - _take_free(free, able, served)
             missing += helpless
             if helpless:
                 waiting += [(False, row.oldest_seconds, row) for row in late]
@@ -172,6 +179,12 @@ def _is_coming(seen: Seen, with_worker: set[str], limits: Limits) -> bool:
         since = [seconds for seconds in (seen.asked_seconds, seen.up_seconds) if seconds is not None]
         return min(since, default=0.0) < limits.boot
     return False
+
+
+def _is_down(seen: Seen) -> bool:
+    """For certain; a list may lag behind a start."""
+    down = seen.machine.state in (MachineState.STOPPED, MachineState.GONE)
+    return down and not _just_asked(seen, LIST_LAG_SECONDS)
 
 
 def _counts(seen: Seen, limits: Limits) -> bool:

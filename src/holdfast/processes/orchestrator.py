@@ -190,6 +190,7 @@ class Orchestrator:
             boot=settings.machine_boot,
             lifetime=settings.machine_lifetime,
             grace=settings.grace,
+            poll=settings.poll_idle,
         )
 
     async def _decide_and_do(self, turn: Turn, done: Pass, supervise: bool) -> None:
