@@ -13,7 +13,8 @@ from holdfast.clock import DatabaseClock
 from holdfast.machines.protocol import Kind, Machine, MachineState
 from holdfast.machines.reconcile import WEDGED_SECONDS, Seen
 from holdfast.redact import redact
-from holdfast.store.protocol import Demand, Store
+from holdfast.store.protocol import Demand, Store, Tally
+from holdfast.tally import ALL_QUEUES
 
 TURN_SECONDS = 120.0
 """A turn is kept up before each call to the provider; whoever dies in it keeps the others waiting for so long."""
@@ -125,6 +126,7 @@ class Records:
         up = machine.state in BILLED
         if row is not None and row["uncounted_seconds"]:
             await self.count(f"machine:{self._provider}", 0, row["uncounted_seconds"])
+            await self._store.tally_add([Tally("machine_seconds", ALL_QUEUES, machine.kind, row["uncounted_seconds"])])
         elif up:
             await self.count(f"machine:{self._provider}", 1, 0.0)
         if machine.state is MachineState.GONE:

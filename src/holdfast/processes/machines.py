@@ -6,16 +6,16 @@ import asyncio
 import re
 import reprlib
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from holdfast import reading
-from holdfast.errors import ConfigError, InvalidOption
-from holdfast.machines.protocol import Kind, Machine, MachineState, Provider
+from holdfast.errors import Conflict, InvalidOption, MachinesUnavailable, NotFound
+from holdfast.machines.protocol import Kind, Machine, MachineState, Provider, ProviderError
 from holdfast.processes.orchestrator import Orchestrator, Platform
 
 if TYPE_CHECKING:
@@ -87,8 +87,9 @@ class Machines:
     @property
     def orchestrator(self) -> Orchestrator:
         if not self.configured:
-            raise ConfigError(
-                "No machine provider is set; set machine_provider (HOLDFAST_MACHINE_PROVIDER) to local, fly or kubernetes."
+            raise Conflict(
+                "No machine provider is set; set machine_provider (HOLDFAST_MACHINE_PROVIDER) to local, fly or kubernetes.",
+                code="no_machine_provider",
             )
         if self._orchestrator is None:
             self.use(self._open_provider(self._platform.settings))
@@ -125,9 +126,9 @@ class Machines:
     async def list(self) -> list[MachineView]:
         """What the provider lists, and what was asked for and is not in its list yet."""
         orchestrator = self.orchestrator
-        seen = await orchestrator.records.merge(await orchestrator.provider.list())
+        seen = await self._seen()
         workers = await orchestrator.live_workers()
-        jobs = await self._platform.store.shared("machine_jobs", JOBS_SHOWN_MAX)
+        jobs = await self.running_jobs()
         return [self._view(one, workers, jobs) for one in seen]
 
     def _view(self, seen: Seen, workers: Sequence[Any], jobs: Sequence[dict[str, Any]]) -> MachineView:
@@ -148,6 +149,10 @@ class Machines:
             said=machine.said if seen.listed else "asked for",
         )
 
+    async def running_jobs(self) -> Sequence[dict[str, Any]]:
+        """`machine_id`, `id`, `task` and `tenant` of jobs that run on machines, whoever's they are."""
+        return await self._platform.store.shared("machine_jobs", JOBS_SHOWN_MAX)
+
     @property
     def rate(self) -> float:
         """Processes on this host cost nothing unless somebody says so."""
@@ -163,14 +168,15 @@ class Machines:
         most = self._platform.settings.machine_max
         chosen = self._named(machines, name) if name is not None else _stopped(machines)
         if len(up) >= most and (chosen is None or chosen.state is MachineState.STOPPED):
-            raise InvalidOption(f"{len(up)} of at most {most} machines are up; raise machine_max, or stop one.")
+            raise Conflict(f"{len(up)} of at most {most} machines are up; raise machine_max, or stop one.", code="at_maximum")
         kind: Kind = chosen.kind if chosen else "burst"
         called = chosen.name if chosen else f"{kind}-{secrets.token_hex(4)}"
         await orchestrator.records.asked(called, kind, chosen.id if chosen else None)
-        if chosen is not None:
-            await orchestrator.provider.start(chosen.id)
-        else:
-            await orchestrator.provider.create(called, kind)
+        with _errors_for_people():
+            if chosen is not None:
+                await orchestrator.provider.start(chosen.id)
+            else:
+                await orchestrator.provider.create(called, kind)
         await self._record("machine.started", called, by)
         return called
 
@@ -178,7 +184,8 @@ class Machines:
         """Its worker drains: what runs has the grace period, the rest goes back to the queue uncounted."""
         machine = self._named(await self._seen(), name)
         await self.orchestrator.records.stop_asked(machine.name)
-        await self.orchestrator.provider.stop(machine.id)
+        with _errors_for_people():
+            await self.orchestrator.provider.stop(machine.id)
         await self._record("machine.stopped", machine.name, by)
         return machine.name
 
@@ -207,25 +214,29 @@ class Machines:
         kept = [seen.machine for seen in await self._seen() if seen.machine.kind == "pool"]
         changed = []
         for machine in [one for one in kept if one.state is MachineState.STOPPED][: max(0, len(kept) - pool)]:
-            await orchestrator.provider.destroy(machine.id)
+            with _errors_for_people():
+                await orchestrator.provider.destroy(machine.id)
             await orchestrator.records.forget(machine.name)
             changed.append(machine.name)
         for _ in range(pool - len(kept)):
             called = f"pool-{secrets.token_hex(4)}"
             await orchestrator.records.asked(called, "pool")
-            await orchestrator.provider.create(called, "pool")
+            with _errors_for_people():
+                await orchestrator.provider.create(called, "pool")
             changed.append(called)
         await self._record("machine.scaled", ", ".join(changed), by, pool=pool)
         return changed
 
     async def _seen(self) -> Sequence[Seen]:
-        return await self.orchestrator.records.merge(await self.orchestrator.provider.list())
+        with _errors_for_people():
+            listed = await self.orchestrator.provider.list()
+        return await self.orchestrator.records.merge(listed)
 
     def _named(self, machines: Sequence[Seen], name: str) -> Machine:
         for seen in machines:
             if name in (seen.machine.name, seen.machine.id):
                 return seen.machine
-        raise InvalidOption(f"There is no machine {name!r:.80}; `holdfast machines list` shows those there are.")
+        raise NotFound(f"There is no machine {name!r:.80}; `holdfast machines list` shows those there are.")
 
     async def _record(self, type_: str, name: str, by: str | None, **data: Any) -> None:
         said = msgspec.json.encode({"machine": name, **data}).decode()
@@ -262,6 +273,15 @@ class Machines:
         runs = [run for run in await self._platform.runs(job_id, tenant=tenant) if run.machine_id and run.started_at]
         seconds = sum(max(0.0, ((run.finished_at or now) - run.started_at).total_seconds()) for run in runs if run.started_at)
         return JobUsage(job_id=job_id, runs=len(runs), seconds=seconds, estimated_cost=seconds * self.rate)
+
+
+@contextmanager
+def _errors_for_people() -> Iterator[None]:
+    try:
+        yield
+    except ProviderError as error:
+        mark = f" (request {error.request_id})" if error.request_id else ""
+        raise MachinesUnavailable(f"The provider of machines did not do it: {error}{mark}") from error
 
 
 def _stopped(machines: Sequence[Seen]) -> Machine | None:
