@@ -19,9 +19,9 @@ from holdfast.machines.protocol import (
     ProviderDown,
     QuotaReached,
 )
-from holdfast.processes.orchestrator import VAIN_STARTS, Orchestrator
+from holdfast.processes.orchestrator import VAIN_STARTS, WORDS, Orchestrator
 from holdfast.store.protocol import WorkerRow
-from tests.cases.steps import PATIENCE_SECONDS, ends
+from tests.cases.steps import PATIENCE_SECONDS, ends, lines
 from tests.support.machines import FakeProvider, with_worker
 from tests.support.waiting import until
 
@@ -193,7 +193,8 @@ async def test_workers_that_are_there_get_help_only_when_work_waits_for_too_long
 
 @pytest.mark.case("machines-3")
 async def test_at_the_maximum_nothing_starts_and_it_is_said(fleet: Fleet, caplog: pytest.LogCaptureFixture) -> None:
-    """An error in the log and an event of the job, once; the job stays queued and is served by whoever is free."""
+    """An error in the log and an event of the job, once; the job stays queued and is served by whoever is free, and the log of
+    its run begins with what it waited for."""
     for number in range(5):
         fleet.provider.add(f"burst-{number}", MachineState.RUNNING, "burst")
     fleet.clock.advance(3600)
@@ -206,6 +207,10 @@ async def test_at_the_maximum_nothing_starts_and_it_is_said(fleet: Fleet, caplog
     assert [event.type for event in await fleet.hf.events(job.id)] == ["machine.at_maximum"]
     why = await fleet.hf.why(job.id)
     assert why.code == "no_machine" and "as many are up as there may be" in why.sentence
+    fleet.clock.advance(5)
+    await with_worker(fleet.hf)("burst-1")
+    [line] = await lines(fleet.hf, job)
+    assert (line.level, line.message) == ("error", WORDS["machine.at_maximum"])
 
 
 async def test_a_pass_starts_no_more_than_five_machines(fleet: Fleet, sqlite_url: str) -> None:

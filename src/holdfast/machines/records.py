@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from typing import Any
 import msgspec
 
 from holdfast.clock import DatabaseClock
+from holdfast.errors import JobNotFound
 from holdfast.machines.protocol import Kind, Machine, MachineState
 from holdfast.machines.reconcile import WEDGED_SECONDS, Seen
 from holdfast.redact import redact
@@ -67,6 +69,9 @@ class Records:
 
     async def event(self, type_: str, about: Demand | None, data: dict[str, Any]) -> None:
         job_id, tenant = (about.oldest_id, about.tenant or None) if about else (None, None)
+        if job_id is not None:
+            with contextlib.suppress(JobNotFound):
+                data = {**data, "run_id": (await self._store.job_get(job_id)).run_id}
         await self._store.shared("machine_event", job_id, tenant, type_, "orchestrator", msgspec.json.encode(data).decode())
 
     # -- machines

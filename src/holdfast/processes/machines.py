@@ -210,8 +210,12 @@ class Machines:
         if pool > most:
             raise InvalidOption(f"a pool of {pool} is more than the {most} machines there may be; raise machine_max first.")
         orchestrator = self.orchestrator
+        seen = [one.machine for one in await self._seen()]
+        kept = [machine for machine in seen if machine.kind == "pool"]
+        up = sum(machine.state is not MachineState.STOPPED for machine in seen)
+        if up + pool - len(kept) > most:
+            raise Conflict(f"{up} machines are up and there may be {most}: new ones would be too many now.", code="at_maximum")
         await orchestrator.records.scale(pool)
-        kept = [seen.machine for seen in await self._seen() if seen.machine.kind == "pool"]
         changed = []
         for machine in [one for one in kept if one.state is MachineState.STOPPED][: max(0, len(kept) - pool)]:
             with _errors_for_people():

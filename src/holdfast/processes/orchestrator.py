@@ -49,6 +49,16 @@ VAIN_SECONDS = (60.0, 3600.0)
 """After so many machines for one job that still nobody serves, the next ones come ever later: something is wrong with them."""
 
 
+WORDS = {
+    "machine.burst": "All machines of the pool are busy: one more was made for the rush.",
+    "machine.at_maximum": "As many machines are up as there may be: the job stays queued until a worker is free.",
+    "machine.start_failed": "No machine could be started: the job stays queued, and the recovery pass tries again.",
+    "machine.denied": "The provider of machines refuses our token: the job stays queued until somebody mends it.",
+    "machine.quota": "The account of the machine provider may have no more machines: the job stays queued.",
+}
+"""What a tenant may read."""
+
+
 class Pass(msgspec.Struct):
     """What came of one look."""
 
@@ -241,14 +251,8 @@ class Orchestrator:
             return
         if decision.at_maximum:
             most = self._platform.settings.machine_max
-            await self._warn(
-                logging.ERROR,
-                "machine.at_maximum",
-                f"The maximum of {most} machines is reached: the job stays queued until a worker is free.",
-                turn,
-                done,
-                decision.oldest,
-            )
+            text = f"The maximum of {most} machines is reached: nothing is started, the job stays queued."
+            await self._warn(logging.ERROR, "machine.at_maximum", text, turn, done, decision.oldest)
             return
         if not self._worth_it(decision, turn):
             return
@@ -313,14 +317,15 @@ class Orchestrator:
         await self._warn(level, type_, text, turn, done, about)
 
     async def _warn(self, level: int, type_: str, text: str, turn: Turn, done: Pass | None, about: Demand | None) -> None:
-        """Into the log always; as an event of the job that waits longest once, however many passes find the same."""
+        """Into the log always; once, however many passes find the same, as an event of the job that waits longest, in words
+        that name no machine. The job's run tells it too when it comes to run."""
         log.log(level, "%s", text)
         if done is not None:
             done.problem = text
         told = f"{type_} {about.oldest_id if about else ''}"
         if told != turn.told:
             turn.told = told
-            await self._records.event(type_, about, {"message": text, "provider": self.provider.name})
+            await self._records.event(type_, about, {"message": WORDS[type_], "provider": self.provider.name})
         await self._records.tell(text if done is not None else None, told)
 
     def _worth_it(self, decision: Decision, turn: Turn) -> bool:

@@ -20,6 +20,7 @@ from holdfast.context import Platform
 from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.finish import Finisher, release_of
 from holdfast.ids import new_worker_id
+from holdfast.processes.beforehand import tell_of_machines
 from holdfast.processes.claimer import Claimer
 from holdfast.processes.heart import Heart
 from holdfast.processes.isolated import run_isolated
@@ -222,6 +223,7 @@ class Worker:
         if claimed.lease_seconds < SHORT_LEASE_SECONDS:
             self._heart.beat_soon()
         if self._shares is not None:
+            await tell_of_machines(self.store, attempt)
             self._shares.began(claimed.run_id)
         outcome = await run_attempt(attempt)
         if self._shares is not None:
