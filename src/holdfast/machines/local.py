@@ -47,6 +47,8 @@ class Entry(msgspec.Struct):
 
 class LocalProvider:
     name = "local"
+    list_lag_seconds = 0.0
+    """What it says is so."""
 
     def __init__(self, command: Sequence[str], folder: Path, env: Mapping[str, str] | None = None) -> None:
         self._command = list(command)

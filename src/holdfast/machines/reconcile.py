@@ -18,7 +18,7 @@ from holdfast.store.protocol import Demand, WorkerRow
 STARTS_MAX = 5
 """Machines that one pass starts at the most."""
 LIST_LAG_SECONDS = 15.0
-"""A provider's list may still say that a machine is down, or not name it, for this long after it was asked to start."""
+"""A provider's list may still say that a machine is down for this long after it was asked to start, unless told otherwise."""
 WEDGED_SECONDS = 600.0
 """What has been starting or stopping for longer than this never will."""
 STOP_SECONDS = 120.0
@@ -40,6 +40,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long a machine may take from its start until its worker asks for work."""
     lifetime: float
     grace: float
+    lag: float = LIST_LAG_SECONDS
     poll: float
     """How long a live worker with a free slot may take to look for work; who takes longer is not believed to be there."""
 
@@ -84,7 +85,7 @@ class Decision(msgspec.Struct, kw_only=True):
 
 def decide(demand: Sequence[Demand], workers: Sequence[WorkerRow], machines: Sequence[Seen], limits: Limits) -> Decision:
     """`workers`: those that are alive."""
-    down = {seen.machine.id for seen in machines if seen.listed and _is_down(seen)}
+    down = {seen.machine.id for seen in machines if seen.listed and _is_down(seen, limits)}
     workers = [worker for worker in workers if worker.machine_id not in down]
     slots, oldest, unserved = _missing_slots(demand, [worker for worker in workers if not worker.draining], limits)
     decision = Decision(oldest=oldest, unserved=unserved)
@@ -174,17 +175,17 @@ def _is_coming(seen: Seen, with_worker: set[str], limits: Limits) -> bool:
     if not machine.reachable or machine.id in with_worker or machine.name in with_worker or seen.stop_asked_seconds is not None:
         return False
     if not seen.listed or machine.state is MachineState.STOPPED:
-        return _just_asked(seen, LIST_LAG_SECONDS if seen.listed else limits.boot)
+        return _just_asked(seen, limits.lag if seen.listed else limits.boot)
     if machine.state in (MachineState.STARTING, MachineState.RUNNING):
         since = [seconds for seconds in (seen.asked_seconds, seen.up_seconds) if seconds is not None]
         return min(since, default=0.0) < limits.boot
     return False
 
 
-def _is_down(seen: Seen) -> bool:
+def _is_down(seen: Seen, limits: Limits) -> bool:
     """For certain; a list may lag behind a start."""
     down = seen.machine.state in (MachineState.STOPPED, MachineState.GONE)
-    return down and not _just_asked(seen, LIST_LAG_SECONDS)
+    return down and not _just_asked(seen, limits.lag)
 
 
 def _counts(seen: Seen, limits: Limits) -> bool:
@@ -193,7 +194,7 @@ def _counts(seen: Seen, limits: Limits) -> bool:
         return False
     if not seen.listed:
         return _just_asked(seen, limits.boot)
-    return seen.machine.state in UP or (seen.machine.state is MachineState.STOPPED and _just_asked(seen, LIST_LAG_SECONDS))
+    return seen.machine.state in UP or (seen.machine.state is MachineState.STOPPED and _just_asked(seen, limits.lag))
 
 
 def _candidates(decision: Decision, machines: Sequence[Seen], limits: Limits, room: int) -> list[Start | Create]:
@@ -203,7 +204,7 @@ def _candidates(decision: Decision, machines: Sequence[Seen], limits: Limits, ro
         for seen in machines
         if not seen.listed and seen.asked_seconds is not None and limits.boot <= seen.asked_seconds < WEDGED_SECONDS
     ]
-    startable: list[Start | Create] = [Start(seen.machine) for seen in machines if _can_start(seen, decision)]
+    startable: list[Start | Create] = [Start(seen.machine) for seen in machines if _can_start(seen, decision, limits)]
     pool = sum(
         seen.machine.kind == "pool" and seen.machine.state is not MachineState.GONE
         for seen in machines
@@ -214,9 +215,9 @@ def _candidates(decision: Decision, machines: Sequence[Seen], limits: Limits, ro
     return [*lost, *startable, *made]
 
 
-def _can_start(seen: Seen, decision: Decision) -> bool:
+def _can_start(seen: Seen, decision: Decision, limits: Limits) -> bool:
     machine = seen.machine
-    down = machine.state is MachineState.STOPPED and not _just_asked(seen, LIST_LAG_SECONDS)
+    down = machine.state is MachineState.STOPPED and not _just_asked(seen, limits.lag)
     return seen.listed and machine.reachable and down and machine.kind == "pool" and machine not in decision.destroy
 
 

@@ -26,7 +26,7 @@ from holdfast.machines.protocol import (
     QuotaReached,
     StartRefused,
 )
-from holdfast.machines.reconcile import Create, Decision, Limits, Seen, Start, decide
+from holdfast.machines.reconcile import LIST_LAG_SECONDS, Create, Decision, Limits, Seen, Start, decide
 from holdfast.machines.records import Records, Turn
 from holdfast.settings import Settings
 from holdfast.store.protocol import Demand, Store, Tally, WorkerRow
@@ -200,6 +200,7 @@ class Orchestrator:
             boot=settings.machine_boot,
             lifetime=settings.machine_lifetime,
             grace=settings.grace,
+            lag=getattr(self.provider, "list_lag_seconds", LIST_LAG_SECONDS),
             poll=settings.poll_idle,
         )
 

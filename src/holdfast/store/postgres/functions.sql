@@ -827,24 +827,29 @@ BEGIN
     SELECT j.queue INTO v_queue FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL ORDER BY j.queue LIMIT 1;
     WHILE v_queue IS NOT NULL AND v_found < p_enough AND v_hops < p_hops LOOP
         v_queue_room := holdfast.demand_queue_room(v_queue);
-        v_lanes := CASE WHEN v_queue_room = 0 THEN '{}' ELSE holdfast.lanes_after(v_queue, NULL, p_hops - v_hops, NULL) END;
-        FOREACH v_lane IN ARRAY v_lanes LOOP
-            EXIT WHEN v_found >= p_enough;
-            v_hops := v_hops + 1;
-            v_room := holdfast.demand_tenant_room(v_lane);
-            CONTINUE WHEN v_room = 0;
-            v_waiting := 0;
-            FOR queue, tenant, task, waiting, oldest, oldest_id, room, queue_room IN
-                SELECT v_queue, v_lane, w.task, count(*) FILTER (WHERE w.order_key IS NULL) + count(DISTINCT w.order_key),
-                       extract(epoch FROM v_now - min(w.run_at))::double precision, (array_agg(w.id ORDER BY w.run_at))[1], v_room, v_queue_room
-                  FROM (SELECT j.id, j.task, j.order_key, j.run_at FROM holdfast.jobs j
-                         WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue = v_queue AND coalesce(j.tenant, '') = v_lane
-                         ORDER BY j.queue, coalesce(j.tenant, ''), (~j.priority), j.run_at, j.seq LIMIT p_cap) AS w GROUP BY w.task
-            LOOP
-                v_waiting := v_waiting + waiting;
-                RETURN NEXT;
+        v_lane := NULL;
+        -- A few lanes at a time: as a rule the first ones are enough.
+        WHILE v_queue_room IS DISTINCT FROM 0 AND v_found < p_enough AND v_hops < p_hops LOOP
+            v_lanes := holdfast.lanes_after(v_queue, v_lane, least(64, p_hops - v_hops), NULL);
+            EXIT WHEN v_lanes = '{}';
+            FOREACH v_lane IN ARRAY v_lanes LOOP
+                EXIT WHEN v_found >= p_enough;
+                v_hops := v_hops + 1;
+                v_room := holdfast.demand_tenant_room(v_lane);
+                CONTINUE WHEN v_room = 0;
+                v_waiting := 0;
+                FOR queue, tenant, task, waiting, oldest, oldest_id, room, queue_room IN
+                    SELECT v_queue, v_lane, w.task, count(*) FILTER (WHERE w.order_key IS NULL) + count(DISTINCT w.order_key),
+                           extract(epoch FROM v_now - min(w.run_at))::double precision, (array_agg(w.id ORDER BY w.run_at))[1], v_room, v_queue_room
+                      FROM (SELECT j.id, j.task, j.order_key, j.run_at FROM holdfast.jobs j
+                             WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue = v_queue AND coalesce(j.tenant, '') = v_lane
+                             ORDER BY j.queue, coalesce(j.tenant, ''), (~j.priority), j.run_at, j.seq LIMIT p_cap) AS w GROUP BY w.task
+                LOOP
+                    v_waiting := v_waiting + waiting;
+                    RETURN NEXT;
+                END LOOP;
+                v_found := v_found + least(v_waiting, coalesce(v_room, v_waiting), coalesce(v_queue_room, v_waiting));
             END LOOP;
-            v_found := v_found + least(v_waiting, coalesce(v_room, v_waiting), coalesce(v_queue_room, v_waiting));
         END LOOP;
         SELECT min(j.queue) INTO v_queue FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue > v_queue;
     END LOOP;
