@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from holdfast import Holdfast
 
 hf = Holdfast()
@@ -11,5 +9,5 @@ hf = Holdfast()
 
 @hf.task
 async def blink() -> str:
-    await asyncio.sleep(0.05)
+    sum(range(200_000))  # a few milliseconds of work
     return "seen"
