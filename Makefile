@@ -5,7 +5,7 @@ PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-full test test-fast conformance cases bench bench-peers chaos fuzz-api lint types fmt ci clean
+.PHONY: help setup browser servers demo demo-full test test-fast screenshots conformance cases bench bench-peers chaos fuzz-api lint types fmt ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -17,6 +17,15 @@ $(READY): pyproject.toml
 	@echo "installing into .venv ..."
 	@$(PY) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
+
+browser: ## install the Chromium that the browser tests use, where it is missing
+	@$(PYTHON) tools/browser.py
+
+servers: ## install PgBouncer and Redis for the tests that need them, where they are missing
+	@$(PYTHON) -m tools.servers
+
+screenshots: setup ## take pictures of the dashboard into docs/images
+	@$(PY) -m tools.screenshots
 
 demo: setup ## see it work
 	@$(PY) examples/demo.py
@@ -31,11 +40,11 @@ demo-full: setup ## the same extraction with cdxgen (needs npm) and Semgrep, whi
 SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
 
 test: lint types ## everything: lint, types, all tests on both databases, the list of cases
-	@$(PY) -m pytest --quiet $(SIDE_BY_SIDE)
+	@$(PY) tools/suite.py
 	@$(PY) tools/cases.py
 
 test-fast: setup ## the tests that need no PostgreSQL
-	@$(PY) -m pytest --quiet --store sqlite $(SIDE_BY_SIDE)
+	@$(PY) tools/suite.py --store sqlite
 
 conformance: setup ## one suite, both stores
 	@$(PY) -m pytest --quiet tests/conformance $(SIDE_BY_SIDE)

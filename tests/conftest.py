@@ -21,12 +21,14 @@ from tests.support.processes import Processes
 if TYPE_CHECKING:
     from holdfast import Holdfast
     from holdfast.store.protocol import Store
+    from tests.support.pgbouncer import PgBouncer
     from tests.support.postgres import Databases, OwnServer
 
 NEED_POSTGRES = {"postgres_databases", "postgres_url", "own_postgres"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--pooler", action="store_true", help="PostgreSQL is reached through PgBouncer in transaction mode")
     parser.addoption("--store", choices=("sqlite", "postgres", "both"), default="both", help="which databases take part")
 
 
@@ -112,7 +114,20 @@ def store_kind(request: pytest.FixtureRequest) -> str:
 def database_url(store_kind: str, request: pytest.FixtureRequest) -> str:
     """A fresh migrated database: the test runs once for each kind of store."""
     url: str = request.getfixturevalue(f"{store_kind}_url")
+    if store_kind == "postgres" and request.config.getoption("--pooler"):
+        pooler: PgBouncer = request.getfixturevalue("pgbouncer")
+        return pooler.url_of(url)
     return url
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres_databases: Databases) -> Iterator[PgBouncer]:
+    """For `--pooler`: one in front of all databases of the session."""
+    from tests.support.pgbouncer import PgBouncer
+
+    bouncer = PgBouncer(postgres_databases.admin_url, server_connections=10)
+    yield bouncer
+    bouncer.remove()
 
 
 @pytest.fixture

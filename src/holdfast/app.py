@@ -99,12 +99,15 @@ class Holdfast(SyncTwins):
 
     # -- the database --------------------------------------------------------------------------------------------------
 
-    async def migrate(self) -> list[str]:
-        """Bring the schema up to date. Safe at every start and from many processes at once; the names of what was done."""
+    async def migrate(self, *, rls: bool = False) -> list[str]:
+        """Bring the schema up to date. Safe at every start and from many processes at once; the names of what was done.
+        `rls` turns row level security on (PostgreSQL); it then stays on."""
         done = await self.store.schema_migrate()
         for extension in self.extensions.values():
             applied = await self.store.extension_migrate(extension.name, extension.migrations_for(self.store.name))
             done += [f"{extension.name}/{name}" for name in applied]
+        if rls or done:  # tables that came just now are closed as well, where rows are guarded
+            await self.store.rows_guard(only_if_on=not rls)
         return done
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
@@ -242,8 +245,8 @@ class Holdfast(SyncTwins):
 
     # -- for sync programs; most twins are in sync_twins.py --------------------------------------------------------------
 
-    def migrate_sync(self) -> list[str]:
-        return self.call_sync(self.migrate())
+    def migrate_sync(self, *, rls: bool = False) -> list[str]:
+        return self.call_sync(self.migrate(rls=rls))
 
     def run_worker_sync(
         self,
@@ -278,4 +281,5 @@ def _open_store(settings: Settings, clock: DatabaseClock) -> Store:
     from holdfast.store.postgres.store import PostgresStore
 
     assert database.url is not None
-    return PostgresStore(database.url, clock=clock, shown=database.safe)
+    listen = parse_database_url(settings.listen_url).url if settings.listen_url else None
+    return PostgresStore(database.url, clock=clock, shown=database.safe, listen_url=listen)

@@ -10,12 +10,11 @@ import platform
 import re
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Literal
-
-import msgspec
 
 from holdfast.app import Holdfast
 from holdfast.database_url import parse_database_url
+from holdfast.doctor_check import Check
+from holdfast.doctor_postgres import examine_postgres
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.job import State
 from holdfast.settings import Settings
@@ -31,15 +30,6 @@ PAGE = 200
 PAGES_MAX = 10
 OTHER_VARIABLES = {"HOLDFAST_APP", "HOLDFAST_MACHINE_ID"}
 """Read elsewhere than in the settings."""
-
-
-class Check(msgspec.Struct):
-    """One thing that was looked at."""
-
-    name: str
-    status: Literal["ok", "warning", "error"]
-    message: str
-    advice: str = ""
 
 
 async def examine(hf: Holdfast) -> list[Check]:
@@ -59,6 +49,8 @@ async def examine(hf: Holdfast) -> list[Check]:
     now = datetime.now(UTC) - timedelta(seconds=offset)
     for check in (_engine, _listening):
         checks.append(await check(hf))
+    if hf.store.name == "postgres":
+        checks += await examine_postgres(hf)
     checks += [await _workers(hf, now), await _unserved(hf), await _leases(hf, now)]
     return checks
 
@@ -98,8 +90,9 @@ async def _engine(hf: Holdfast) -> Check:
             return Check("engine", "error", f"SQLite journal is {mode}", "put the file on a local disk, so that WAL works")
         (version,) = (await tx.fetch("SHOW server_version"))[0].values()
         (number,) = (await tx.fetch("SELECT current_setting('server_version_num')::int AS n"))[0].values()
+    pooler = ", behind a pooler (no statement is prepared)" if hf.store.pooled else ""
     if number >= 150_000:
-        return Check("engine", "ok", f"PostgreSQL {version}")
+        return Check("engine", "ok", f"PostgreSQL {version}{pooler}")
     return Check("engine", "warning", f"PostgreSQL {version} is older than what is tested", "use PostgreSQL 15 or newer")
 
 
@@ -125,7 +118,7 @@ async def _listening(hf: Holdfast) -> Check:
             "wake-ups",
             "warning",
             "notifications do not arrive, so jobs start by polling",
-            "connect past the transaction pooler, or accept up to a second of delay",
+            "set HOLDFAST_LISTEN_URL to an address past the transaction pooler, or accept up to a second of delay",
         )
     finally:
         await stop()

@@ -109,6 +109,12 @@ _API_RATE = _Rule(
 _POOL = _Rule(("HOLDFAST_MACHINE_POOL",), "a whole number of 0 or more, for example 1", most=10_000, whole=True)
 _RATE = _Rule(("HOLDFAST_MACHINE_RATE",), "money per second, 0 or more, for example 0.0002153", most=1_000_000.0)
 _DATABASE = _Rule(_also_bare("DATABASE_URL"), "a database URL", words=lambda label, value: _checked_url(label, value))
+_LISTEN = _Rule(
+    ("HOLDFAST_LISTEN_URL",),
+    "a PostgreSQL URL that goes past the pooler",
+    optional=True,
+    words=lambda label, value: _checked_url(label, value),
+)
 _PATTERNS = _Rule(
     ("HOLDFAST_REDACT",),
     "a list of regular expressions (in the environment: one on each line)",
@@ -121,6 +127,8 @@ class Settings:
     """Seconds everywhere, fractions allowed. Made by `load_settings`."""
 
     database_url: str = _setting("sqlite:///holdfast.db", _DATABASE, shown=False)
+    listen_url: str | None = _setting(None, _LISTEN, shown=False)
+    """Past the pooler, where there is one between us and PostgreSQL."""
     lease: float = _seconds(300.0, *_also_bare("DEFAULT_LEASE_SEC", "QUEUE_VISIBILITY_SEC"))
     heartbeat: float = _seconds(15.0, *_also_bare("HEARTBEAT_SEC"))
     max_attempts: int = _count(3, *_also_bare("JOB_MAX_ATTEMPTS", "QUEUE_MAX_ATTEMPTS"))

@@ -13,7 +13,7 @@ from holdfast.job import LogLine
 from holdfast.processes.worker import Worker, WorkerEnd
 from tests.support.waiting import until
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 40
 
 
 async def drain(hf: Holdfast, **options: Any) -> WorkerEnd:

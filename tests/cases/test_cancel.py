@@ -76,7 +76,7 @@ async def test_a_running_job_stops_at_its_next_step_and_runs_the_rest_of_nothing
         await until(lambda: all(attempt.cancelled for attempt in worker.running.values()))
         go.set()
         cancelled = await ends(hf, job)
-        assert await following.result(timeout=10) == "next"
+        assert await following.result(timeout=40) == "next"
     assert (cancelled.state, cancelled.cancel_requested_by, ran) == (State.CANCELLED, "ana", ["first"])
     assert await messages(hf, job) == ["Cancelled by ana"]
     assert [(event.type, event.actor) for event in await hf.events(job.id)] == [
@@ -183,7 +183,7 @@ async def test_a_completion_that_comes_before_the_task_looks_wins(hf: Holdfast) 
         await comes_to(hf, job, State.RUNNING)
         await hf.cancel(job.id)
         go.set()
-        assert await job.result(timeout=10) == "done"
+        assert await job.result(timeout=40) == "done"
 
 
 async def test_waiting_for_a_cancelled_job_does_not_cancel_the_waiting_one(hf: Holdfast) -> None:

@@ -212,7 +212,7 @@ async def test_a_job_that_blocks_the_event_loop_keeps_its_lease(hf: Holdfast) ->
     await until(moved_on_for_longer_than_the_lease)
     assert not await hf.reap()
     go.set()
-    assert await job.result(timeout=10) == "kept"
+    assert await job.result(timeout=40) == "kept"
     await until(lambda: not thread.is_alive())
 
 

@@ -107,20 +107,22 @@ async def test_enqueues_at_every_moment_of_a_workers_end_are_all_served(hf: Hold
 async def test_a_worker_leaves_after_its_idle_time_and_not_before(hf: Holdfast) -> None:
     """It waits for new work first, and its row is gone when it has left."""
 
+    ran_at = 0.0
+
     @hf.task
     async def work() -> str:
+        nonlocal ran_at
+        ran_at = loop.time()
         return "in time"
 
     worker = hf.worker(exit_when_idle=0.4)
-    life = asyncio.create_task(worker.run())
     loop = asyncio.get_running_loop()
-    began = loop.time()
+    life = asyncio.create_task(worker.run())
     await until(hf.workers)
-    assert await (await work.enqueue()).result(timeout=10) == "in time"
-    served = loop.time()
-    end = await asyncio.wait_for(life, 10)
+    assert await (await work.enqueue()).result(timeout=40) == "in time"
+    end = await asyncio.wait_for(life, 40)
     assert (end.reason, end.jobs) == ("idle", 1)
-    assert loop.time() - began >= 0.4 and loop.time() - served >= 0.35
+    assert loop.time() - ran_at >= 0.4
     assert await hf.workers() == []
 
 
@@ -151,7 +153,7 @@ async def test_a_worker_whose_idle_time_is_over_does_not_leave_while_a_job_runs(
     await until(has_looked_often)
     assert not life.done() and running.locked_by
     go.set()
-    assert (await asyncio.wait_for(life, 10)).reason == "idle"
+    assert (await asyncio.wait_for(life, 40)).reason == "idle"
     assert await job.result(timeout=0) == "done"
 
 

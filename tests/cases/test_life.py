@@ -30,7 +30,7 @@ async def test_a_job_is_queued_then_running_then_completed_with_its_result_and_t
         running = await comes_to(hf, job, State.RUNNING)
         assert running.attempt == 1 and running.finished_at is None
         go.set()
-        assert await job.result(timeout=10) == 5
+        assert await job.result(timeout=40) == 5
     done = await hf.get(job.id)
     assert (done.state, done.output, done.error_code, done.error_message) == (State.COMPLETED, 5, None, None)
     assert done.created_at and done.started_at and done.finished_at

@@ -371,7 +371,7 @@ async def test_a_run_that_ends_during_a_short_outage_keeps_its_lines(hf: Holdfas
     async with working(hf):
         with outage.of("log_append_if_leased"):
             await until(lambda: outage.refused.get("log_append_if_leased", 0) >= 1)
-        assert await job.result(timeout=10) == "done"
+        assert await job.result(timeout=40) == "done"
     assert await messages(hf, job) == ["kept"]
 
 

@@ -68,7 +68,7 @@ async def test_database_away_at_claim_is_tried_again_until_it_is_back(hf: Holdfa
         with outage.of("job_claim"):
             await until(lambda: outage.refused.get("job_claim", 0) >= 2)
             assert (await hf.get(job.id)).state is State.QUEUED
-        assert await job.result(timeout=10) == "done"
+        assert await job.result(timeout=40) == "done"
     assert outage.refused["job_claim"] < 10
 
 
@@ -103,7 +103,7 @@ async def test_a_worker_without_idle_exit_waits_for_its_database(hf: Holdfast, m
         async with working(hf):
             await until(lambda: outage.refused.get("job_claim", 0) >= 2)
             outage._away.clear()
-            assert await job.result(timeout=10) == "done"
+            assert await job.result(timeout=40) == "done"
 
 
 @pytest.mark.case("I16")
@@ -126,7 +126,7 @@ async def test_an_odd_error_of_the_database_at_claim_does_not_end_the_worker(hf:
 
     job = await work.enqueue()
     async with working(hf):
-        assert await job.result(timeout=10) == "done"
+        assert await job.result(timeout=40) == "done"
 
 
 @pytest.mark.case("I17", "logger-5")
@@ -150,7 +150,7 @@ async def test_lines_wait_for_the_database_while_the_job_goes_on(hf: Holdfast) -
             await until(lambda: outage.refused.get("log_append_if_leased", 0) >= 2)
             assert (await hf.get(job.id)).state is State.RUNNING
         go.set()
-        assert await job.result(timeout=10) == "done"
+        assert await job.result(timeout=40) == "done"
     assert await messages(hf, job) == [f"line {n}" for n in range(6)]
     assert (await hf.get(job.id)).progress == 0.5
 

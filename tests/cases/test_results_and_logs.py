@@ -20,7 +20,7 @@ async def test_result_waits_for_the_value(hf: Holdfast) -> None:
         return {"n": [1, 2]}
 
     job = await give.enqueue()
-    waiting = asyncio.create_task(job.result(timeout=10))
+    waiting = asyncio.create_task(job.result(timeout=40))
     await drain(hf)
     assert await waiting == {"n": [1, 2]}
 
@@ -35,7 +35,7 @@ async def test_result_of_a_failed_job_raises_with_its_code(hf: Holdfast) -> None
     job = await break_.enqueue()
     await drain(hf)
     with pytest.raises(JobFailed, match="KeyError: 'gone'") as caught:
-        await job.result(timeout=10)
+        await job.result(timeout=40)
     assert caught.value.error_code == "task_error"
 
 
@@ -48,7 +48,7 @@ async def test_result_of_a_cancelled_job_raises(hf: Holdfast) -> None:
     job = await never.enqueue()
     await hf.cancel(job.id, by="ana")
     with pytest.raises(JobCancelled, match="cancelled by ana"):
-        await job.result(timeout=10)
+        await job.result(timeout=40)
 
 
 async def test_result_gives_up_after_its_timeout(hf: Holdfast) -> None:

@@ -179,7 +179,7 @@ async def test_a_wait_that_makes_no_sense_does_not_stop_the_worker(hf: Holdfast,
 
     job, neighbour = await odd.options(priority=1).enqueue(), await good.enqueue()
     async with working(hf, concurrency=1):
-        assert await neighbour.result(timeout=10) == "ok"
+        assert await neighbour.result(timeout=40) == "ok"
         left = await hf.get(job.id)
     assert left.state is not State.RUNNING
 

@@ -38,7 +38,7 @@ async def test_stop_claims_no_more_waits_for_what_runs_and_leaves_the_rest_queue
     await until(lambda: worker._draining)
     assert not life.done()
     go.set()
-    end = await asyncio.wait_for(life, 10)
+    end = await asyncio.wait_for(life, 40)
     assert (end.reason, end.jobs) == ("stopped", 1)
     assert await running.result(timeout=0) == "done"
     for job in (waiting, later):
@@ -54,7 +54,7 @@ async def test_after_its_grace_a_stopping_worker_gives_long_jobs_back_uncounted(
     life = asyncio.create_task(worker.run())
     await comes_to(hf, job, State.RUNNING)
     worker.stop()
-    await asyncio.wait_for(life, 10)
+    await asyncio.wait_for(life, 40)
     back = await hf.get(job.id)
     assert (back.state, back.attempt, back.status) == (State.QUEUED, 0, "queued") and back.run_id != job.run_id
     assert [run.outcome for run in await hf.runs(job.id)] == ["released"]
@@ -90,7 +90,7 @@ async def test_a_run_that_talks_to_its_end_does_not_hold_up_a_stopping_worker(hf
         await comes_to(hf, job, State.RUNNING)
     worker.stop()
     go.set()
-    await asyncio.wait_for(life, 10)
+    await asyncio.wait_for(life, 40)
     assert [await job.result(timeout=0) for job in jobs] == ["said"] * 5
     assert len(await hf.logs((await hf.get(jobs[0].id)).run_id, limit=5000)) == 3000
 
@@ -142,7 +142,7 @@ async def test_a_worker_whose_own_task_is_cancelled_gives_its_jobs_back(hf: Hold
     await comes_to(hf, job, State.RUNNING)
     life.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(life, 10)
+        await asyncio.wait_for(life, 40)
     go.set()
     back = await hf.get(job.id)
     assert (back.state, back.attempt) == (State.QUEUED, 0)
@@ -221,4 +221,4 @@ async def test_a_thread_that_lost_its_lease_does_not_take_the_next_jobs_thread(h
     finally:
         go.set()
     worker.stop()
-    await asyncio.wait_for(life, 10)
+    await asyncio.wait_for(life, 40)

@@ -85,7 +85,7 @@ def test_closing_ends_a_worker_in_another_thread(program: Holdfast) -> None:
     ended: list[str] = []
     thread = threading.Thread(target=lambda: ended.append(program.run_worker_sync().reason))
     thread.start()
-    work.enqueue_sync().result_sync(timeout=10)
+    work.enqueue_sync().result_sync(timeout=40)
     program.close()
     thread.join(10)
     assert ended == ["stopped"]
@@ -111,7 +111,7 @@ def test_a_sync_task_may_use_the_sync_twins(program: Holdfast) -> None:
 
     @program.task
     def parent() -> int:
-        return child.enqueue_sync(21).result_sync(timeout=10)
+        return child.enqueue_sync(21).result_sync(timeout=40)
 
     job = parent.enqueue_sync()
     program.run_worker_sync(exit_when_idle=0.0)
@@ -157,5 +157,5 @@ def test_a_worker_can_be_watched_from_a_sync_program(program: Holdfast) -> None:
     thread.start()
     until_sync(lambda: program.get_sync(job.id).state is State.RUNNING)
     go.set()
-    assert job.result_sync(timeout=10) == "seen"
+    assert job.result_sync(timeout=40) == "seen"
     thread.join(10)

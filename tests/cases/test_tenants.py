@@ -114,10 +114,10 @@ async def test_a_pause_holds_back_what_is_queued_until_it_is_lifted(hf: Holdfast
     held = await work.options(tenant="acme").enqueue()
     other = await work.options(tenant="other", queue="other").enqueue()
     async with working(hf, queues=["mail", "other"]):
-        assert await other.result(timeout=10) == "done"
+        assert await other.result(timeout=40) == "done"
         assert (await hf.get(held.id)).state is State.QUEUED
         assert (await paused.resume(name, by="bo")).paused_at is None
-        assert await held.result(timeout=10) == "done"
+        assert await held.result(timeout=40) == "done"
     kind, tenant = what[:-1], "acme" if what == "tenants" else None
     assert await change_events(hf) == [(f"{kind}.paused", "ana", tenant), (f"{kind}.resumed", "bo", tenant)]
 
@@ -136,7 +136,7 @@ async def test_a_worker_beside_many_full_tenants_finds_new_work_at_once_and_ends
     assert len(taken.jobs) == 600
     async with working(hf):
         for tenant in ("tenant-0000a", "zeta", None):
-            assert await (await work.options(tenant=tenant).enqueue()).result(timeout=10) == "done"
+            assert await (await work.options(tenant=tenant).enqueue()).result(timeout=40) == "done"
     assert (await drain(hf)).jobs == 0
 
 
@@ -158,9 +158,9 @@ async def test_a_place_that_frees_in_another_workers_queue_is_used_before_long(d
     async with working(hf, queues=["one"]), working(hf, queues=["two"]):
         await started.wait()
         job = await second.options(tenant="acme").enqueue()
-        assert await (await second.enqueue()).result(timeout=10) == "done", "the other worker has looked since"
+        assert await (await second.enqueue()).result(timeout=40) == "done", "the other worker has looked since"
         go.set()
-        assert await job.result(timeout=10) == "done"
+        assert await job.result(timeout=40) == "done"
     await hf.aclose()
 
 
@@ -179,7 +179,7 @@ async def test_a_paused_tenants_running_job_goes_on(hf: Holdfast) -> None:
         await started.wait()
         await hf.tenants.pause("acme")
         go.set()
-        assert await job.result(timeout=10) == "done"
+        assert await job.result(timeout=40) == "done"
 
 
 async def test_a_queue_is_limited_whoever_the_jobs_belong_to(hf: Holdfast) -> None:

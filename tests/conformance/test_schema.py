@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.errors import NotMigrated, NotOurDatabase, SchemaTooNew, StorageError, StorageUnavailable
+from holdfast.errors import ConfigError, NotMigrated, NotOurDatabase, SchemaTooNew, StorageError, StorageUnavailable
 from holdfast.store.named_sql import load_migrations
 from holdfast.store.protocol import Store
 from holdfast.store.sqlite import connection as sqlite_connection
@@ -116,7 +116,7 @@ asyncio.run(main(*sys.argv[1:]))
 async def test_migrations_from_two_processes_apply_it_once(store_kind: str, unmigrated_url: str, processes: Processes) -> None:
     """Four stores in each of two processes: one in all has applied it, none has failed."""
     started = [processes.python("-c", MIGRATE_APART, store_kind, unmigrated_url) for _ in range(2)]
-    assert [await process.exited(timeout=30) for process in started] == [0, 0], [process.output for process in started]
+    assert [await process.exited(timeout=60) for process in started] == [0, 0], [process.output for process in started]
     counts = [int(n) for process in started for n in re.findall(r"applied (\d+)", process.output)]
     assert sorted(counts) == [0] * 7 + [latest(store_kind)]
 
@@ -152,9 +152,9 @@ def test_the_schema_on_one_page_is_what_the_migrations_make(store_kind: str, dat
         run_sql(by_page, page)
     else:
         by_page = database_url
-        functions = package.joinpath("functions.sql").read_text(encoding="utf-8")
         run_sql(by_page, f"DROP SCHEMA holdfast CASCADE; {page}")
-        run_sql(by_page, functions)
+        for script in import_module("holdfast.store.postgres.migrate").function_scripts():
+            run_sql(by_page, script)
     assert migrated == catalog(by_page)
     assert len(migrated) > 5
 
@@ -330,3 +330,19 @@ async def test_a_file_that_somebody_keeps_locked_is_a_typed_error(sqlite_url: st
     holder.close()
     assert (await store.job_insert_many([job]))[0].created
     await store.close()
+
+
+async def test_row_level_security_is_brought_up_to_date_only_where_somebody_asked_for_it(store: Store) -> None:
+    """A plain migration neither turns it on nor fails for want of it."""
+    assert await store.rows_guard(only_if_on=True) is False
+
+
+async def test_row_level_security_is_on_after_it_was_asked_for_or_is_refused_where_there_is_none(
+    store: Store, store_kind: str
+) -> None:
+    """PostgreSQL has it, and then keeps it; an SQLite file has not, and says so."""
+    if store_kind == "sqlite":
+        with pytest.raises(ConfigError, match="needs PostgreSQL"):
+            await store.rows_guard()
+    else:
+        assert await store.rows_guard() and await store.rows_guard(only_if_on=True)

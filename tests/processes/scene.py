@@ -18,7 +18,7 @@ from tests.support.processes import Process, Processes
 from tests.support.waiting import until
 
 APP = "tests.apps.killable:hf"
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 60
 
 
 def fresh_tasks() -> ModuleType:

@@ -126,6 +126,6 @@ async def test_an_interrupted_extraction_ends_its_tools_and_leaves_nothing(proce
     await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     tool = int((tmp_path / "pid").read_text())
     os.kill(running.pid, signal.SIGINT)
-    assert await running.exited(20) == 130, running.output
+    assert await running.exited(40) == 130, running.output
     assert not runs(tool)
     assert [path for path in temporary.rglob("*") if path.is_file()] == []

@@ -28,7 +28,7 @@ async def test_a_job_is_followed_from_the_queue_to_its_end(scene: Scene, process
     await following.printed("first half", 20)
     assert following.returncode is None
     Path(scene.folder, f"{job.id}.go1").touch()
-    assert await following.exited(20) == 0
+    assert await following.exited(40) == 0
     lines = following.output.splitlines()
     assert [line[9:] for line in lines if "half" in line] == ["info    first half", "info    second half"]
     assert lines[-1] == "The job is completed."
@@ -45,7 +45,7 @@ async def test_a_killed_worker_and_the_next_attempt_are_seen(short_lease: None, 
     scene.reaper()
     await scene.started(job, run_no=2)
     Path(scene.folder, f"{job.id}.go2").touch()
-    assert await following.exited(30) == 0
+    assert await following.exited(60) == 0
     found = [json.loads(line) for line in following.output.splitlines() if line.startswith("{")]
     told = [(line["run_no"], line["no"], line["message"]) for line in found]
     assert [(run_no, text) for run_no, _, text in told if "half" in text] == [

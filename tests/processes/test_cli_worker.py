@@ -206,7 +206,7 @@ async def test_a_process_that_crashed_is_started_again(sqlite_scene: Scene) -> N
     async def newcomer() -> bool:
         return bool({row.id for row in await sqlite_scene.hf.workers()} - before)
 
-    await until(newcomer, 20)
+    await until(newcomer, 60)
     parent.terminate()
     assert await parent.exited() == 0
 
@@ -225,7 +225,7 @@ async def test_a_process_that_hangs_is_replaced_by_its_supervisor(sqlite_scene: 
 async def test_idle_processes_end_by_themselves(sqlite_scene: Scene) -> None:
     """One that ended idle is not started again."""
     parent = sqlite_scene.start("worker", "--processes", "2", "--exit-when-idle", "0.1")
-    assert await parent.exited(20) == 0
+    assert await parent.exited(40) == 0
     assert parent.output.count("Worker ") == 2
 
 
@@ -238,7 +238,7 @@ async def test_no_worker_outlives_its_killed_supervisor(sqlite_scene: Scene) -> 
     async def all_gone() -> bool:
         return not await sqlite_scene.hf.workers()
 
-    await until(all_gone, 20)
+    await until(all_gone, 60)
 
 
 async def test_a_broken_app_ends_all_processes_with_2(sqlite_scene: Scene) -> None:

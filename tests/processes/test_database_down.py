@@ -59,12 +59,12 @@ async def test_a_crash_of_the_database_under_load_loses_and_doubles_nothing(
     for _ in range(2):
         scene.worker()
     load = asyncio.create_task(client.enqueue_until(enough))
-    await until(lambda: len(scene.marks("done")) > 100, 30)
+    await until(lambda: len(scene.marks("done")) > 100, 60)
     await asyncio.to_thread(own_postgres.stop, "immediate")
     await until(lambda: client.refused)
     before = len(client.acknowledged)
     await asyncio.to_thread(own_postgres.start)
-    await until(lambda: len(client.acknowledged) > before + 100, 30)
+    await until(lambda: len(client.acknowledged) > before + 100, 60)
     enough.set()
     await load
     await scene.all_ended()
@@ -119,7 +119,7 @@ async def test_an_idle_exit_worker_leaves_when_the_database_stays_away(
     job = await stoppable_scene.tasks.tell_pid.enqueue()
     own_postgres.stop()
     leaving = processes.python("-c", GIVES_UP_SOON, "--app", APP, "worker", "--exit-when-idle", "60")
-    assert await leaving.exited(20) == 5, leaving.output
+    assert await leaving.exited(40) == 5, leaving.output
     own_postgres.start()
     await until(lambda: is_reachable(stoppable_scene))
     now = await stoppable_scene.hf.get(job.id)

@@ -114,12 +114,12 @@ async def test_eight_workers_never_exceed_a_limit_and_lose_no_place(scene: Scene
     changing = await hf.enqueue_many([scene.tasks.work.options(tenant="changing").job(scene.folder, 0.1) for _ in range(80)])
     await hf.enqueue_many([scene.tasks.work.job(scene.folder, 0.02) for _ in range(20)])
 
-    await until(lambda: sampler.most("changing") and sampler.most("pro") >= 10, 20)
+    await until(lambda: sampler.most("changing") and sampler.most("pro") >= 10, 60)
     assert sampler.most("changing") == 1
     await hf.tenants.set("changing", plan="pro")
 
     dead = await kill_a_worker_of(scene, "pro", workers)
-    await until(lambda: sampler.most("changing") >= 10, 20)
+    await until(lambda: sampler.most("changing") >= 10, 60)
     await hf.tenants.set("changing", plan="starter")
     await until(lambda: sampler.samples[-1].get("changing", 0) <= 3)
     lowered = len(sampler.samples)

@@ -50,7 +50,7 @@ async def test_a_worker_killed_half_way_through_the_sync_leaves_no_gap_no_duplic
     monkeypatch.setenv("EXTRACTING_HANGS_AT", hangs_at)
     job = await app.staged.extraction.start("acme", "shop")
     dying = processes.worker(app=f"{APP}:hf", database_url=database_url)
-    await until((tmp_path / "hangs").exists, 30)
+    await until((tmp_path / "hangs").exists, 60)
     dying.kill()
     assert sorted(await app.staged.purls()) == ["package-000", "stale"]
     processes.worker(app=f"{APP}:hf", database_url=database_url)

@@ -77,7 +77,7 @@ async def test_two_reapers_at_the_same_moment_handle_each_job_once(scene: Scene)
     for reaper in reapers:
         await reaper.printed("Reaper: ")
     await end_all_leases_at_once(scene, waiting=len(reapers))
-    await until(lambda: nothing_runs(scene), 20)
+    await until(lambda: nothing_runs(scene), 60)
     for reaper in reapers:
         reaper.terminate()
         assert await reaper.exited() == 0

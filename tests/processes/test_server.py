@@ -49,12 +49,12 @@ async def test_a_server_ends_cleanly_with_open_streams(hf: Holdfast, database_ur
         changes = asyncio.create_task(watch("/api/jobs/stream"))
         await until(lambda: sum(line.startswith("retry:") for line in lines) == 2)
         worker = processes.worker("--exit-when-idle", "0", app=APP, database_url=database_url)
-        assert await worker.exited(20) == 0
+        assert await worker.exited(40) == 0
         await until(lambda: "event: end" in lines)
         await log
         assert any(line.startswith("data:") and json.loads(line[5:]).get("message") == "greeting ana" for line in lines)
         server.terminate()
-        assert await server.exited(10) == 0
+        assert await server.exited(40) == 0
         await asyncio.wait_for(changes, 5)
     assert "Traceback" not in server.output
 
@@ -87,7 +87,7 @@ async def test_a_database_away_at_enqueue_is_502_and_works_again_after(own_postg
 async def test_a_server_that_nobody_could_log_in_to_does_not_start(database_url: str, processes: Processes) -> None:
     """It says what to do instead."""
     server = processes.holdfast("server", "--port", "0", app=APP, database_url=database_url)
-    assert await server.exited(20) == 2
+    assert await server.exited(40) == 2
     assert "holdfast keys create" in server.output and "Serving" not in server.output
 
 
@@ -108,7 +108,7 @@ async def test_dev_serves_the_api_on_this_machine(sqlite_url: str, processes: Pr
         await until(completed, timeout=20)
     await hf.aclose()
     dev.signal_group(signal.SIGINT)
-    assert await dev.exited(10) == 0
+    assert await dev.exited(40) == 0
     assert "Traceback" not in dev.output
 
 
@@ -119,7 +119,7 @@ async def test_dev_goes_on_without_what_the_api_needs(sqlite_url: str, processes
     await dev.printed("pip install 'holdfast[web]'", timeout=20)
     await dev.printed("Worker ", timeout=20)
     dev.signal_group(signal.SIGINT)
-    assert await dev.exited(10) == 0
+    assert await dev.exited(40) == 0
 
 
 async def test_a_port_that_is_taken_is_told(hf: Holdfast, database_url: str, processes: Processes) -> None:
@@ -128,5 +128,5 @@ async def test_a_port_that_is_taken_is_told(hf: Holdfast, database_url: str, pro
     first = processes.holdfast("server", "--port", "0", app=APP, database_url=database_url)
     port = (await address_of(first)).rpartition(":")[2]
     second = processes.holdfast("server", "--port", port, app=APP, database_url=database_url)
-    assert await second.exited(20) == 2
+    assert await second.exited(40) == 2
     assert f"cannot listen on 127.0.0.1 port {port}" in second.output and "Traceback" not in second.output

@@ -39,7 +39,7 @@ async def test_sigterm_lets_jobs_end_within_the_grace_and_gives_the_rest_back(sc
     worker.terminate()
     await scene.draining()
     scene.let_go(jobs[0])
-    assert await jobs[0].result(timeout=10)
+    assert await jobs[0].result(timeout=40)
     assert await worker.exited() == 0
     await assert_given_back(scene, *jobs[1:])
     assert (await scene.hf.get(never_claimed.id)).run_no == 0
@@ -83,7 +83,7 @@ async def enqueue_until_it_leaves(scene: Scene, worker: Process, jobs: list[Job[
         jobs.append(await scene.tasks.tell_pid.enqueue())
         return worker.returncode is not None
 
-    await until(enqueue_one, 30)
+    await until(enqueue_one, 60)
 
 
 @pytest.mark.case("L29", "life-5")
@@ -98,8 +98,8 @@ async def test_a_worker_does_not_exit_idle_while_a_job_runs(scene: Scene) -> Non
         assert now.started_at
         return bool(now.last_heartbeat_at and (now.last_heartbeat_at - now.started_at).total_seconds() > 0.5)
 
-    await until(beaten_for_long, 20)
-    assert await (await scene.tasks.tell_pid.enqueue()).result(timeout=10) == worker.pid
+    await until(beaten_for_long, 60)
+    assert await (await scene.tasks.tell_pid.enqueue()).result(timeout=40) == worker.pid
     scene.let_go(job)
     assert await worker.exited() == 0
     assert await job.result(timeout=0) == job.run_id

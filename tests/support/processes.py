@@ -35,6 +35,7 @@ class Process:
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=_hear_ctrl_c,
             )
 
     @property
@@ -69,18 +70,18 @@ class Process:
     def kill(self) -> None:
         """SIGKILL to it and its children, and wait until it is gone."""
         self.signal_group(signal.SIGKILL)
-        self._popen.wait(timeout=10)
+        self._popen.wait(timeout=40)
 
-    async def exited(self, timeout: float = 10) -> int:
+    async def exited(self, timeout: float = 40) -> int:
         """Its exit code, once it has ended by itself."""
         await until(lambda: self.returncode is not None, timeout)
         assert self.returncode is not None
         return self.returncode
 
-    async def printed(self, text: str, timeout: float = 10) -> None:
+    async def printed(self, text: str, timeout: float = 40) -> None:
         await until(lambda: text in self.output or self._fail_if_ended(f"printing {text!r}"), timeout)
 
-    async def registered(self, store: Store, timeout: float = 20) -> WorkerRow:
+    async def registered(self, store: Store, timeout: float = 40) -> WorkerRow:
         """The row by which the store knows this worker (or a child of it), once it is there."""
 
         async def row() -> WorkerRow | None:
@@ -130,6 +131,11 @@ def runs(pid: int) -> bool:
     except OSError:
         return False
     return line[line.rindex(")") + 2] not in "ZX"
+
+
+def _hear_ctrl_c() -> None:
+    """A test run in the background of a shell has SIGINT ignored, and its children would inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _group_of(pid: int) -> int | None:

@@ -23,7 +23,7 @@ async def until(predicate: Callable[[], Awaitable[T | None]], timeout: float = .
 async def until(predicate: Callable[[], T | None], timeout: float = ...) -> T: ...
 
 
-async def until(predicate: Callable[[], Any], timeout: float = 10) -> Any:
+async def until(predicate: Callable[[], Any], timeout: float = 40) -> Any:
     """Ask again and again until the answer is true, and return it; fail the test after `timeout` seconds."""
     give_up_at = time.monotonic() + timeout
     while True:
@@ -36,7 +36,7 @@ async def until(predicate: Callable[[], Any], timeout: float = 10) -> Any:
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-def until_sync(predicate: Callable[[], T | None], timeout: float = 10) -> T:
+def until_sync(predicate: Callable[[], T | None], timeout: float = 40) -> T:
     """The same for tests without an event loop."""
     give_up_at = time.monotonic() + timeout
     while True:

@@ -115,7 +115,7 @@ class Reader:
             await self.going_on.wait()
 
     async def ends(self) -> list[str]:
-        await asyncio.wait_for(self.task, 10)
+        await asyncio.wait_for(self.task, 40)
         return self.seen
 
 

@@ -58,7 +58,7 @@ LAYERS: list[set[str]] = [
     {"processes"},
     {"app"},
     {""},
-    {"cli", "doctor", "integrations", "web", "__main__"},
+    {"cli", "doctor", "doctor_check", "doctor_postgres", "integrations", "web", "__main__"},
     {"extraction"},
 ]
 """Lowest first: a module imports from its own row and the rows above it here. `""` is the package's own `__init__`."""

@@ -11,7 +11,8 @@ from holdfast.cli.apps import find_app_name, load_app
 from holdfast.cli.call import Call, Command
 from holdfast.cli.failures import FAILED, OK, AppUnusable
 from holdfast.cli.output import print_json
-from holdfast.doctor import Check, app_check, examine
+from holdfast.doctor import app_check, examine
+from holdfast.doctor_check import Check
 from holdfast.redact import redact
 
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✕", "red")}

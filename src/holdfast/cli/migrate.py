@@ -16,22 +16,25 @@ from holdfast.errors import NotMigrated
 
 @click.command(cls=Command)
 @click.option("--check", is_flag=True, help="Change nothing; exit with 1 if something is pending.")
+@click.option("--rls", is_flag=True, help="Turn on row level security (PostgreSQL; the user must be allowed to create roles).")
 @click.pass_obj
-def migrate(call: Call, check: bool) -> int:
+def migrate(call: Call, check: bool, rls: bool) -> int:
     """Bring the database's schema up to date; safe at every start."""
     hf = app_if_any(call)
-    return asyncio.run(_check(call, hf) if check else _migrate(call, hf))
+    return asyncio.run(_check(call, hf) if check else _migrate(call, hf, rls))
 
 
-async def _migrate(call: Call, hf: Holdfast) -> int:
+async def _migrate(call: Call, hf: Holdfast, rls: bool) -> int:
     try:
-        applied = await hf.migrate()
+        applied = await hf.migrate(rls=rls)
     finally:
         await hf.aclose()
     if call.as_json:
         print_json({"applied": applied})
     else:
         click.echo("\n".join(f"applied {name}" for name in applied) or "up to date")
+        if rls:
+            click.echo("row level security is on; who reads which tenant is decided by holdfast.my_tenants()")
     return OK
 
 

@@ -406,6 +406,10 @@ class Store(Protocol):
     async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
         """Apply an extension's (number, name, sql) that are not applied yet, in order, each once."""
 
+    async def rows_guard(self, *, only_if_on: bool = False) -> bool:
+        """Row level security for tables and functions, where the database has it; else ConfigError. `only_if_on`: bring it up
+        to date where it was asked for before. Whether it is on now."""
+
     async def close(self) -> None: ...
 
     async def leave_loop(self) -> None:
@@ -619,6 +623,10 @@ class Store(Protocol):
         """Call `wake` on what happens, until the returned function is awaited. Never raises for a lost connection:
         it reconnects and calls `wake("")`. `listening` tells whether hints come at all right now. With `logs`, also
         `log:<run id>` when lines of that run were written."""
+
+    @property
+    def pooled(self) -> bool:
+        """Whether a connection pooler was found between us and the database."""
 
     @property
     def listening(self) -> bool: ...

@@ -1,8 +1,14 @@
-"""One small pool per event loop, and every driver error turned into ours."""
+"""One small pool per event loop, and every driver error turned into ours.
+
+Behind a transaction pooler (PgBouncer, Supavisor) two things differ, and it is found out whether there is one: no prepared
+statement outlives its transaction, so nothing is cached and each statement gets a transaction of its own around it, which keeps
+its parts on one connection; and the session's settings cannot be chosen.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -30,6 +36,11 @@ _SESSION = {
     # Whatever the database's default is: a limit is counted after its lock was taken, and must see what was committed last.
     "default_transaction_isolation": "read committed",
 }
+_OF_A_POOLER = (
+    asyncpg.ProtocolViolationError,  # a setting that it does not pass on
+    asyncpg.InvalidSQLStatementNameError,  # prepared on another connection
+    asyncpg.DuplicatePreparedStatementError,  # by another client
+)
 _CONNECT_SECONDS = 10.0
 _COMMAND_SECONDS = 60.0
 
@@ -41,67 +52,103 @@ async def _leave_as_it_is(_connection: Connection) -> None:
 class Connections:
     """Pools by event loop: a worker's heart beats on a loop of its own, sync callers on yet another."""
 
-    def __init__(self, url: str, shown: str) -> None:
+    def __init__(self, url: str, shown: str, listen_url: str | None = None) -> None:
         self.url = url
         self.shown = shown
-        self._pools: dict[asyncio.AbstractEventLoop, asyncpg.Pool[Any]] = {}
+        self.listen_url = listen_url or url
+        self.pooled: bool | None = None
+        """Whether a pooler stands between us and the database; None until somebody has connected."""
+        self._pools: dict[asyncio.AbstractEventLoop, tuple[asyncpg.Pool[Any], bool]] = {}
+        self._finding_out: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
 
     def _pool(self) -> asyncpg.Pool[Any]:
         loop = asyncio.get_running_loop()
-        pool = self._pools.get(loop)
+        pool, made_for_pooler = self._pools.get(loop, (None, False))
+        if pool is not None and bool(self.pooled) != made_for_pooler:  # it was found out meanwhile
+            pool.terminate()
+            pool = None
         if pool is None:
             self._forget_closed_loops()
-            pool = self._pools[loop] = asyncpg.create_pool(
+            pool = asyncpg.create_pool(
                 self.url,
                 min_size=0,
                 max_size=8,
                 reset=_leave_as_it_is,
                 timeout=_CONNECT_SECONDS,
                 command_timeout=_COMMAND_SECONDS,
-                server_settings=_SESSION,
+                **({"statement_cache_size": 0} if self.pooled else {"server_settings": _SESSION}),
             )
+            self._pools[loop] = pool, bool(self.pooled)
         return pool
 
     def _forget_closed_loops(self) -> None:
         """A program may call asyncio.run() again and again without closing us: each loop would leave a pool behind."""
         for loop in [loop for loop in self._pools if loop.is_closed()]:
             with suppress(RuntimeError):  # its connections die with their sockets, the loop can no longer help
-                self._pools.pop(loop).terminate()
+                self._pools.pop(loop)[0].terminate()
 
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[Connection]:
         """A connection from the pool. What the body raises is passed on as it is: it may be the user's own error."""
         with self.errors_translated():
-            pool = self._pool()
-            await pool  # opens it the first time
-            connection = await pool.acquire()
+            pool, connection = await self._acquired()
         try:
-            yield connection
+            if self.pooled:
+                async with self._in_transaction(connection):
+                    yield connection
+            else:
+                yield connection
         finally:
             with suppress(*_AWAY):
                 await pool.release(connection)
 
+    async def _acquired(self) -> tuple[asyncpg.Pool[Any], Connection]:
+        if self.pooled is None:
+            # One finds out, the others of this loop wait: a pool of the wrong kind is of no use to anybody.
+            async with self._finding_out.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+                if self.pooled is None:
+                    self.pooled = await self._find_pooler()
+        pool = self._pool()
+        await pool  # opens it the first time
+        return pool, await pool.acquire()
+
+    async def _find_pooler(self) -> bool:
+        pool = self._pool()
+        try:
+            await pool
+            async with pool.acquire() as connection:
+                return await is_pooled(connection)
+        except _OF_A_POOLER:
+            return True
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
         """Committed when the body ends, rolled back when it raises; the body's own error is passed on as it is."""
-        async with self.acquire() as connection:
-            transaction = connection.transaction()
-            with self.errors_translated():
-                await transaction.start()
-            try:
-                yield connection
-            except BaseException:
-                with suppress(*_AWAY):  # a lost connection has rolled back by itself
-                    await transaction.rollback()
-                raise
-            with self.errors_translated():
-                await transaction.commit()
+        async with self.acquire() as connection, self._in_transaction(connection):
+            yield connection
+
+    @asynccontextmanager
+    async def _in_transaction(self, connection: Connection) -> AsyncIterator[None]:
+        transaction = connection.transaction()
+        with self.errors_translated():
+            await transaction.start()
+        try:
+            yield
+        except BaseException:
+            with suppress(*_AWAY):  # a lost connection has rolled back by itself
+                await transaction.rollback()
+            raise
+        with self.errors_translated():
+            await transaction.commit()
 
     async def connect(self) -> Connection:
-        """A connection of one's own, outside the pool."""
+        """A connection of one's own, outside the pool, for listening."""
         with self.errors_translated():
             return await asyncpg.connect(
-                self.url, timeout=_CONNECT_SECONDS, server_settings={"application_name": "holdfast listener"}
+                self.listen_url,
+                timeout=_CONNECT_SECONDS,
+                statement_cache_size=0,
+                server_settings={"application_name": "holdfast listener"},
             )
 
     async def fetch(self, sql: str, *args: Any) -> list[Any]:
@@ -118,7 +165,7 @@ class Connections:
         raise AssertionError("unreachable")
 
     async def close(self) -> None:
-        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        pool, _ = self._pools.pop(asyncio.get_running_loop(), (None, False))
         if pool is not None:
             try:
                 async with asyncio.timeout(_CONNECT_SECONDS):
@@ -128,6 +175,11 @@ class Connections:
 
     def errors_translated(self) -> ErrorsTranslated:
         return ErrorsTranslated(self.shown)
+
+
+async def is_pooled(connection: Connection) -> bool:
+    """A pooler makes up the process id that it tells its clients: they get another server process for each transaction."""
+    return bool(connection.get_server_pid() != await connection.fetchval("SELECT pg_backend_pid()"))
 
 
 def breaks_constraint(error: StorageError, name: str) -> bool:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+import logging
 
 from holdfast.errors import HoldfastError
-from holdfast.store.postgres.connections import Connections
+from holdfast.ids import new_run_id
+from holdfast.store.postgres.connections import Connection, Connections, is_pooled
 from holdfast.store.protocol import Wake
+
+log = logging.getLogger("holdfast")
 
 CHANNEL = "holdfast"
 LOGS_CHANNEL = "holdfast_logs"
 _RECONNECT_SECONDS = (0.2, 1.0, 5.0)
+_ARRIVES_SECONDS = 2.0
+_IN_VAIN_SECONDS = 60.0
+_TEST = "listening:"
+_ADVICE = "Set HOLDFAST_LISTEN_URL to an address that goes past it."
 
 
 class Listener:
@@ -24,6 +31,8 @@ class Listener:
         self._task = asyncio.create_task(self._keep_listening(), name="holdfast listener")
         self.first_try = asyncio.Event()
         self.connected = False
+        self._test = f"{_TEST}{new_run_id()}"
+        self._arrived = asyncio.Event()
 
     async def close(self) -> None:
         self._task.cancel()
@@ -52,6 +61,11 @@ class Listener:
             with self._connections.errors_translated():
                 for channel in self._channels:
                     await connection.add_listener(channel, self._heard)
+                if await is_pooled(connection) and not await self._arrives():
+                    self.first_try.set()
+                    log.warning("Notifications do not pass the pooler: jobs start by polling. %s", _ADVICE)
+                    await asyncio.sleep(_IN_VAIN_SECONDS)
+                    return
             self.connected = True
             self.first_try.set()
             self._wake("")  # whatever happened while nobody listened
@@ -59,5 +73,21 @@ class Listener:
         finally:
             connection.terminate()
 
-    def _heard(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
-        self._wake(payload)
+    async def _arrives(self) -> bool:
+        """Behind a transaction pooler LISTEN succeeds, but nothing ever comes: better to know, and to poll quickly."""
+        self._arrived.clear()
+        async with self._connections.acquire() as other:
+            await other.fetchval("SELECT pg_notify($1, $2)", CHANNEL, self._test)
+        try:
+            async with asyncio.timeout(_ARRIVES_SECONDS):
+                await self._arrived.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _heard(self, _connection: Connection, _pid: int, _channel: str, payload: str) -> None:
+        if payload.startswith(_TEST):
+            if payload == self._test:
+                self._arrived.set()
+        else:
+            self._wake(payload)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from holdfast.errors import NotMigrated, NotOurDatabase, SchemaTooNew
-from holdfast.store.named_sql import load_migrations
+from holdfast.errors import NotMigrated, NotOurDatabase, SchemaTooNew, StorageError
+from holdfast.store.named_sql import load_migrations, load_statements
 from holdfast.store.postgres.connections import Connection, Connections
 
 _PACKAGE = "holdfast.store.postgres"
@@ -48,8 +48,39 @@ async def _migrate_core(connection: Connection, shown: str) -> list[str]:
     if found > VERSION:
         raise _too_new(shown, found)
     done = await _apply(connection, "core", MIGRATIONS)
-    await connection.execute(files(_PACKAGE).joinpath("functions.sql").read_text(encoding="utf-8"))
+    for script in function_scripts():
+        await connection.execute(script)
     return done
+
+
+async def guard_rows(connections: Connections, *, only_if_on: bool) -> bool:
+    """Row level security; whether it is on. `only_if_on`: close what came since, where somebody has asked for it before."""
+    async with connections.acquire() as connection:
+        with connections.errors_translated():
+            async with connection.transaction():
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+                if only_if_on and not await connection.fetchval("SELECT to_regprocedure('holdfast.my_tenants()') IS NOT NULL"):
+                    return False
+                await connection.execute(_script("rls.sql"))
+                return True
+
+
+def function_scripts() -> list[str]:
+    """What every migration makes anew, in this order."""
+    return [_script("functions.sql"), _insert_function(), _script("sql_api.sql")]
+
+
+def _script(name: str) -> str:
+    return files(_PACKAGE).joinpath(name).read_text(encoding="utf-8")
+
+
+def _insert_function() -> str:
+    """For SQL callers: the very statement that Python enqueues with, as a function."""
+    return f"""
+    CREATE OR REPLACE FUNCTION holdfast.job_insert_json(jsonb)
+    RETURNS TABLE (id text, run_id text, state text, tenant text, unique_key text, queue text, priority integer, told bigint)
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $statement$ {load_statements(_PACKAGE)["job_insert_many"]} $statement$
+    """
 
 
 async def migrate_extension(connections: Connections, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
@@ -67,6 +98,13 @@ async def check_version(connections: Connections) -> int:
             if not await connection.fetchval("SELECT to_regclass('holdfast.migrations') IS NOT NULL"):
                 raise _not_migrated(connections.shown)
             found = await _version(connection, "core")
+            hidden = not found and await connection.fetchval("SELECT row_security_active('holdfast.migrations')")
+            if hidden:
+                who = await connection.fetchval("SELECT current_user")
+                raise StorageError(
+                    f"Row level security hides Holdfast's tables from the database user {who}; "
+                    f"run `GRANT service_role TO {who};`, or connect as the tables' owner."
+                )
     if found > VERSION:
         raise _too_new(connections.shown, found)
     if found < VERSION:

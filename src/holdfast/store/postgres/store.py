@@ -75,8 +75,10 @@ class PostgresTransaction:
 class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
     name = "postgres"
 
-    def __init__(self, url: str, *, clock: DatabaseClock | None = None, shown: str = "PostgreSQL") -> None:
-        self._connections = Connections(url, shown)
+    def __init__(
+        self, url: str, *, clock: DatabaseClock | None = None, shown: str = "PostgreSQL", listen_url: str | None = None
+    ) -> None:
+        self._connections = Connections(url, shown, listen_url)
         self._clock = clock or DatabaseClock()
         self._checked = False
         self._gathering = Gathering(self._insert_now)
@@ -95,6 +97,9 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
 
     async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
         return await migrate.migrate_extension(self._connections, name, migrations)
+
+    async def rows_guard(self, *, only_if_on: bool = False) -> bool:
+        return await migrate.guard_rows(self._connections, only_if_on=only_if_on)
 
     async def close(self) -> None:
         for listener in self._listeners:
@@ -334,6 +339,10 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
             await listener.close()
 
         return stop
+
+    @property
+    def pooled(self) -> bool:
+        return bool(self._connections.pooled)
 
     @property
     def listening(self) -> bool:

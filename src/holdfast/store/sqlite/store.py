@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.clock import DatabaseClock
-from holdfast.errors import NotMigrated
+from holdfast.errors import ConfigError, NotMigrated
 from holdfast.job import Job, Run, State
 from holdfast.store import shared
 from holdfast.store.protocol import (
@@ -104,6 +104,11 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
 
     async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
         return await self._write(lambda session: migrate.migrate_component(session, name, migrations))
+
+    async def rows_guard(self, *, only_if_on: bool = False) -> bool:
+        if only_if_on:
+            return False
+        raise ConfigError("Row level security needs PostgreSQL; an SQLite file is guarded by its permissions alone.")
 
     async def close(self) -> None:
         self._wakes.clear()
@@ -282,6 +287,10 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
             self._writer.watch(bool(self._wakes))
 
         return stop
+
+    @property
+    def pooled(self) -> bool:
+        return False
 
     @property
     def listening(self) -> bool:
