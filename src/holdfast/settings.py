@@ -8,95 +8,25 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast.database_url import parse_database_url
 from holdfast.errors import ConfigError
 from holdfast.redact import checked_pattern, redact
+from holdfast.setting_rules import Rule as _Rule
+from holdfast.setting_rules import also_bare as _also_bare
+from holdfast.setting_rules import count as _count
+from holdfast.setting_rules import days as _days
+from holdfast.setting_rules import one_of as _one_of
+from holdfast.setting_rules import seconds as _seconds
+from holdfast.setting_rules import setting as _setting
+from holdfast.setting_rules import switch as _switch
+from holdfast.setting_rules import text as _text
 
-_TEN_YEARS_SEC = 10 * 366 * 86_400.0
 _STAGE_FACTOR = re.compile(r"HOLDFAST_([A-Z0-9_]+)_SLA_FACTOR")
 _OLDER_STAGE_FACTORS = {"CLIP_SLA_FACTOR": "clip", "ASR_SLA_FACTOR": "asr", "BURNIN_SLA_FACTOR": "burnin"}
-
-
-class _Rule(NamedTuple):
-    """What a value must be, and which environment variables hold it, strongest first."""
-
-    env: tuple[str, ...]
-    right: str
-    """The end of the sentence *it must be …*."""
-    least: float = 0.0
-    most: float = _TEN_YEARS_SEC
-    whole: bool = False
-    above_least: bool = False
-    optional: bool = False
-    env_scale: float = 1.0
-    words: Callable[[str, Any], Any] | None = None
-    """For what is no number: checks a value under its label."""
-
-
-def _also_bare(*names: str) -> tuple[str, ...]:
-    """For settings that had a name before Holdfast: the old name is honoured where none with the prefix is set."""
-    return tuple(f"HOLDFAST_{name}" for name in names) + names
-
-
-def _setting(default: object, rule: _Rule, *, shown: bool = True) -> Any:
-    return dataclasses.field(default=default, metadata={"rule": rule}, repr=shown)
-
-
-def _seconds(default: float | None, *env: str, zero: bool = False, milliseconds_in_env: bool = False) -> Any:
-    right = f"a number of seconds {'of 0 or more' if zero else 'above 0'}, for example {default or 60:g}"
-    if milliseconds_in_env:
-        right += " (in the environment: milliseconds)"
-    scale = 0.001 if milliseconds_in_env else 1.0
-    return _setting(default, _Rule(env, right, above_least=not zero, optional=default is None, env_scale=scale))
-
-
-def _days(default: float, env: str) -> Any:
-    return _setting(default, _Rule((env,), f"a number of days of 0 or more, for example {default:g}", most=36_600.0))
-
-
-def _count(default: int, *env: str) -> Any:
-    return _setting(
-        default, _Rule(env, f"a whole number of 1 or more, for example {default}", least=1, most=2**31 - 1, whole=True)
-    )
-
-
-def _text(*env: str, right: str, chars_min: int = 1, secret: bool = False, pattern: str = ".+") -> Any:
-    """A text that need not be given. The value of a secret is in no message and no repr."""
-
-    def check(label: str, value: Any) -> str:
-        if isinstance(value, str) and len(value) >= chars_min and re.fullmatch(pattern, value, re.DOTALL):
-            return value
-        shown = "" if secret else f" is {redact(repr(value))[:80]}:"
-        raise ConfigError(f"{label}{shown} must be {right}.")
-
-    return _setting(None, _Rule(env, right, optional=True, words=check), shown=not secret)
-
-
-def _one_of(default: str, env: str, *words: str) -> Any:
-    right = " or ".join(words)
-
-    def check(label: str, value: Any) -> str:
-        if value not in words:
-            raise ConfigError(f"{label} is {redact(repr(value))[:80]}: it must be {right}.")
-        return str(value)
-
-    return _setting(default, _Rule((env,), right, words=check))
-
-
-def _switch(env: str) -> Any:
-    right = "true or false"
-
-    def check(label: str, value: Any) -> bool:
-        given = {"true": True, "1": True, "false": False, "0": False}.get(value.lower()) if isinstance(value, str) else value
-        if not isinstance(given, bool):
-            raise ConfigError(f"{label} is {redact(repr(value))[:80]}: it must be {right}.")
-        return given
-
-    return _setting(False, _Rule((env,), right, words=check))
 
 
 _CLAIM = "the place of a claim that only the issuer can set, for example app_metadata.organization"

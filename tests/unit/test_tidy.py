@@ -22,6 +22,7 @@ LAYERS: list[set[str]] = [
         "portal",
         "redact",
         "roles",
+        "setting_rules",
         "settings",
         "tracing",
         "version",
