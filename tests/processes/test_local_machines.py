@@ -13,8 +13,9 @@ import msgspec
 import pytest
 
 from holdfast import Holdfast, State
-from holdfast.machines.local import Entry, LocalProvider, from_settings
+from holdfast.machines.local import LocalProvider, from_settings
 from holdfast.machines.protocol import MachineState, StartRefused
+from tests.support.local_machines import pid_of, sleeping_machines
 from tests.support.processes import Processes, runs
 from tests.support.waiting import until
 
@@ -25,16 +26,8 @@ PATIENCE_SECONDS = 60
 @pytest.fixture
 async def provider(tmp_path: Path) -> AsyncIterator[LocalProvider]:
     """Whose machines only sleep."""
-    made = LocalProvider(["sleep", "600"], tmp_path / "machines")
-    yield made
-    for machine in await made.list():
-        await made.destroy(machine.id)
-
-
-def pid_of(folder: Path, name: str) -> int:
-    pid = msgspec.json.decode((folder / f"{name}.json").read_bytes(), type=Entry).pid
-    assert pid is not None
-    return pid
+    async with sleeping_machines(tmp_path / "machines") as made:
+        yield made
 
 
 async def test_a_pool_machine_is_stopped_and_started_again(provider: LocalProvider, tmp_path: Path) -> None:
