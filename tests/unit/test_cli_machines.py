@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 
+from holdfast import Holdfast
 from holdfast.cli import main
+from holdfast.doctor import examine
 from holdfast.machines import local
 from holdfast.machines.local import LocalProvider
+from holdfast.machines.protocol import ProviderDenied
+from tests.support.machines import FakeProvider
 
 
 @pytest.fixture
@@ -56,3 +60,18 @@ def test_without_a_provider_the_command_says_what_to_set(
     monkeypatch.delenv("HOLDFAST_MACHINE_PROVIDER", raising=False)
     assert main(["machines", "list", "--database", sqlite_url]) != 0
     assert "HOLDFAST_MACHINE_PROVIDER" in capsys.readouterr().err
+
+
+async def test_the_doctor_asks_the_provider(sqlite_url: str) -> None:
+    """How many are up; or what keeps it from answering, and that nobody need start a worker by hand."""
+    provider = FakeProvider()
+    provider.add("pool-1")
+    hf = Holdfast(sqlite_url, machine_provider="local")
+    hf.machines.use(provider)
+    checks = {check.name: check for check in await examine(hf)}
+    assert (checks["machines"].status, checks["workers"].status) == ("ok", "ok")
+    assert "1 known, 0 up" in checks["machines"].message
+    provider.failing["list"] = [ProviderDenied("401")]
+    checks = {check.name: check for check in await examine(hf)}
+    assert checks["machines"].status == "error" and "token" in checks["machines"].advice
+    await hf.aclose()
