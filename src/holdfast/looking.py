@@ -88,7 +88,7 @@ class Looking:
         settings = self.settings
         machines = None
         if settings.machine_provider != "none":
-            machines = Machines(settings.machine_provider, settings.machine_boot)
+            machines = Machines(settings.machine_provider, settings.machine_boot + settings.reaper_interval)
         return await why_job(self.store, reading.known_form(job_id), self.clock.now(), machines)
 
     async def why_tenant(self, tenant: str) -> Why:

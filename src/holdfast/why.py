@@ -156,7 +156,7 @@ async def _no_worker(store: Store, job: Job[Any], now: datetime, machines: Machi
 async def _no_machine(store: Store, job: Job[Any], machines: Machines) -> Why:
     """In words that name nobody else's job: machines serve all tenants."""
     turn = await store.shared("machine_turn_look")
-    problem = ((turn[0]["told"] or "").partition(" ")[0] if turn else "").removeprefix("machine.")
+    problem = (turn[0]["problem"] or "" if turn else "").removeprefix("machine.")
     if problem not in _PROBLEMS and await store.shared("machine_there", machines.provider, machines.boot):
         return Why("machine_starting", f"No worker serves queue {job.queue} yet; a machine is on its way.", {})
     reason = _PROBLEMS.get(problem, "one is asked for at the next recovery pass")

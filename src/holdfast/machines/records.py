@@ -14,18 +14,19 @@ from holdfast.clock import DatabaseClock
 from holdfast.errors import JobNotFound
 from holdfast.machines.protocol import Kind, Machine, MachineState
 from holdfast.machines.reconcile import WEDGED_SECONDS, Seen
-from holdfast.redact import redact
 from holdfast.store.protocol import Demand, Store, Tally
 from holdfast.tally import ALL_QUEUES
 
 TURN_SECONDS = 120.0
 """A turn is kept up before each call to the provider; whoever dies in it keeps the others waiting for so long."""
+TOLD_MAX = 20
 BILLED = (MachineState.STARTING, MachineState.RUNNING, MachineState.STOPPING)
 
 
 class Turn(msgspec.Struct, kw_only=True):
     token: str
     pool: int | None
+    problem: str | None
     told: str | None
     vain_job: str | None
     vain_count: int
@@ -61,8 +62,16 @@ class Records:
     async def drop_turn(self, turn: Turn) -> None:
         await self._store.shared("machine_turn_drop", turn.token)
 
-    async def tell(self, problem: str | None, told: str | None) -> None:
-        await self._store.shared("machine_turn_tell", problem and redact(problem), told)
+    async def tell(self, turn: Turn, problem: str | None, telling: str | None) -> None:
+        """What keeps machines from coming now; and what was told of which job: told once, and again by its run."""
+        if telling is not None:
+            turn.told = "\n".join([telling, *(turn.told or "").splitlines()][:TOLD_MAX])
+        if telling is not None or problem != turn.problem:
+            turn.problem = problem
+            await self._store.shared("machine_turn_tell", problem, turn.told)
+
+    async def no_problem(self, turn: Turn) -> None:
+        await self.tell(turn, None, None)
 
     async def in_vain(self, job_id: str | None, count: int) -> None:
         await self._store.shared("machine_turn_vain", job_id, count)

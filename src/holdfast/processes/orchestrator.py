@@ -165,7 +165,7 @@ class Orchestrator:
         """Decide once, and do it, unless another process is deciding: that one looks once more then. `supervise`: also when no
         job waits, for machines that must end and for what they cost."""
         done = Pass()
-        if not supervise and not await self._demand():
+        if not supervise and not await self._may_need():
             return done
         turn = await self._records.take_turn()
         if turn is None:
@@ -190,10 +190,16 @@ class Orchestrator:
         rows = await self._platform.store.worker_list()
         return [row for row in rows if row.last_seen_at and (now - row.last_seen_at).total_seconds() < ALIVE_SECONDS]
 
-    def limits(self, turn: Turn) -> Limits:
+    async def _may_need(self) -> bool:
+        """Before the provider is asked, or anything is written. First the jobs, then the workers: one that goes says so before
+        it looks for jobs a last time."""
+        demand = await self._demand()
+        return bool(demand and decide(demand, await self.live_workers(), [], self.limits(None)).needed)
+
+    def limits(self, pool: int | None) -> Limits:
         settings = self._platform.settings
         return Limits(
-            pool=settings.machine_pool if turn.pool is None else turn.pool,
+            pool=settings.machine_pool if pool is None else pool,
             most=settings.machine_max,
             slots=settings.machine_concurrency,
             wait=settings.machine_wait,
@@ -205,18 +211,17 @@ class Orchestrator:
         )
 
     async def _decide_and_do(self, turn: Turn, done: Pass, supervise: bool) -> None:
-        # First the jobs, then the workers: one that goes says so before it looks for jobs a last time.
+        if not supervise and not await self._may_need():
+            return
         demand = await self._demand()
         workers = await self.live_workers()
-        if not supervise and not decide(demand, workers, [], self.limits(turn)).needed:
-            return
         try:
             listed = await self.provider.list()
         except ProviderError as error:
             await self._failed("list its machines", error, turn, done, demand[0] if demand else None)
             return
         machines = await self._records.merge(listed, count=True)
-        decision = decide(demand, workers, machines, self.limits(turn))
+        decision = decide(demand, workers, machines, self.limits(turn.pool))
         await self._end(decision, turn, done)
         await self._begin(decision, machines, turn, done)
 
@@ -247,8 +252,7 @@ class Orchestrator:
 
     async def _begin(self, decision: Decision, machines: list[Seen], turn: Turn, done: Pass) -> None:
         if not decision.needed:
-            if turn.told is not None:
-                await self._records.tell(None, None)
+            await self._records.no_problem(turn)
             return
         if decision.at_maximum:
             most = self._platform.settings.machine_max
@@ -268,8 +272,7 @@ class Orchestrator:
             await self._warn(logging.ERROR, "machine.start_failed", text, turn, done, decision.oldest)
         if done.started and not done.problem:
             await self._count_vain(decision, turn, len(done.started))
-            if turn.told is not None and turn.told.partition(" ")[0] != "machine.burst":
-                await self._records.tell(None, None)
+            await self._records.no_problem(turn)
 
     async def _start(self, candidate: Start | Create, decision: Decision, turn: Turn, done: Pass) -> bool:
         """Whether it started. What is refused to this one machine may be granted to the next."""
@@ -323,11 +326,11 @@ class Orchestrator:
         log.log(level, "%s", text)
         if done is not None:
             done.problem = text
-        told = f"{type_} {about.oldest_id if about else ''}"
-        if told != turn.told:
-            turn.told = told
+        telling = f"{type_} {about.oldest_id if about else ''}"
+        is_new = telling not in (turn.told or "").splitlines()
+        if is_new:
             await self._records.event(type_, about, {"message": WORDS[type_], "provider": self.provider.name})
-        await self._records.tell(text if done is not None else None, told)
+        await self._records.tell(turn, type_ if done is not None else None, telling if is_new else None)
 
     def _worth_it(self, decision: Decision, turn: Turn) -> bool:
         """Whether machines that were started for this very job, and never came to serve it, leave any hope for another."""

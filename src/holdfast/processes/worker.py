@@ -20,7 +20,7 @@ from holdfast.context import Platform
 from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.finish import Finisher, release_of
 from holdfast.ids import new_worker_id
-from holdfast.processes.beforehand import tell_of_machines
+from holdfast.processes.beforehand import Beforehand
 from holdfast.processes.claimer import Claimer
 from holdfast.processes.heart import Heart
 from holdfast.processes.isolated import run_isolated
@@ -88,6 +88,7 @@ class Worker:
         self._on_stuck = on_stuck
         self._max_lifetime = max_lifetime
         self._shares = Shares() if self._machine_id else None
+        self._beforehand = Beforehand(self.store)
         self._stop_reason: str | None = None
         self._draining = False
         self._in_a_hurry = False
@@ -223,7 +224,7 @@ class Worker:
         if claimed.lease_seconds < SHORT_LEASE_SECONDS:
             self._heart.beat_soon()
         if self._shares is not None:
-            await tell_of_machines(self.store, attempt)
+            await self._beforehand.tell(attempt)
             self._shares.began(claimed.run_id)
         outcome = await run_attempt(attempt)
         if self._shares is not None:

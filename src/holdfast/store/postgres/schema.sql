@@ -298,8 +298,8 @@ CREATE TABLE holdfast.machine_turn (
     until_at   timestamptz NOT NULL,
     again      integer     NOT NULL DEFAULT 0,  -- somebody asked meanwhile
     pool       integer,  -- as scaled by hand; else the setting
-    problem    text,  -- what kept machines from coming, the last time
-    told       text,  -- the last warning, so that it is told once
+    problem    text,  -- what keeps machines from coming
+    told       text,  -- the last warnings with their jobs, so that each is told once
     vain_job   text,  -- the job that machines were started for and that still nobody serves
     vain_count integer     NOT NULL DEFAULT 0,
     vain_at    timestamptz

@@ -5,7 +5,7 @@ ON CONFLICT (name) DO UPDATE SET
     again = CASE WHEN turn.until_at <= :now OR turn.token = excluded.token THEN 0 ELSE 1 END,
     token = CASE WHEN turn.until_at <= :now THEN excluded.token ELSE turn.token END,
     until_at = CASE WHEN turn.until_at <= :now OR turn.token = excluded.token THEN excluded.until_at ELSE turn.until_at END
-RETURNING token, pool, told, vain_job, vain_count, :since(vain_at) AS vain_seconds;
+RETURNING token, pool, problem, told, vain_job, vain_count, :since(vain_at) AS vain_seconds;
 
 -- name: machine_turn_keep
 UPDATE holdfast.machine_turn SET until_at = :later($2) WHERE name = 'machines' AND token = $1 AND until_at > :now RETURNING again;

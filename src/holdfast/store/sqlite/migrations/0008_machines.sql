@@ -20,8 +20,8 @@ CREATE TABLE holdfast_machine_turn (
     until_at   REAL    NOT NULL,
     again      INTEGER NOT NULL DEFAULT 0,  -- somebody asked meanwhile
     pool       INTEGER,  -- as scaled by hand; else the setting
-    problem    TEXT,  -- what kept machines from coming, the last time
-    told       TEXT,  -- the last warning, so that it is told once
+    problem    TEXT,  -- what keeps machines from coming
+    told       TEXT,  -- the last warnings with their jobs, so that each is told once
     vain_job   TEXT,  -- the job that machines were started for and that still nobody serves
     vain_count INTEGER NOT NULL DEFAULT 0,
     vain_at    REAL
