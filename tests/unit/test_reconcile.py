@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.machines.protocol import Kind, Machine, MachineState
@@ -207,6 +207,7 @@ some_limits = st.builds(
 )
 
 
+@settings(derandomize=True, deadline=None)
 @given(demands, crews, fleets, some_limits)
 def test_whatever_there_is_the_maximum_and_the_pass_limit_hold(
     demand: list[Demand], workers: list[WorkerRow], machines: list[Seen], given_limits: Limits
@@ -224,6 +225,7 @@ def test_whatever_there_is_the_maximum_and_the_pass_limit_hold(
     assert not {one.name for one in decision.stop} & {one.name for one in decision.destroy}
 
 
+@settings(derandomize=True, deadline=None)
 @given(demands, crews, fleets, some_limits)
 def test_whatever_there_is_no_more_is_needed_than_may_run(
     demand: list[Demand], workers: list[WorkerRow], machines: list[Seen], given_limits: Limits
@@ -235,6 +237,7 @@ def test_whatever_there_is_no_more_is_needed_than_may_run(
     assert decide([], workers, machines, given_limits).needed == 0
 
 
+@settings(derandomize=True, deadline=None)
 @given(demands, crews, fleets, some_limits)
 def test_whatever_there_is_another_worker_never_raises_the_need(
     demand: list[Demand], workers: list[WorkerRow], machines: list[Seen], given_limits: Limits

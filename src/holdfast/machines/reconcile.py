@@ -111,38 +111,36 @@ def _missing_slots(demand: Sequence[Demand], workers: Sequence[WorkerRow], limit
     missing = 0
     waiting: list[tuple[bool, float, Demand]] = []
     for queue, rows in _by(demand, lambda row: row.queue).items():
-        unserved, served = _may_run(rows, known)
-        missing += unserved
-        if unserved:
-            waiting += [(True, row.oldest_seconds, row) for row in rows if (queue, row.task) not in known]
         late = [row for row in rows if (queue, row.task) in known and row.oldest_seconds >= limits.wait]
-        if served and late:
-            # Free slots that leave work waiting for so long are not there: their worker has died, and is not yet missed.
-            believed = max(row.oldest_seconds for row in late) < limits.wait + limits.poll
-            able = [worker for worker in workers if queue in worker.queues] if believed else []
-            helpless = served - _take_free(free, able, served)
-            missing += helpless
-            if helpless:
-                waiting += [(False, row.oldest_seconds, row) for row in late]
+        # Free slots that leave work waiting for so long are not there: their worker has died, and is not yet missed.
+        left = [row for row in late if row.oldest_seconds >= limits.wait + limits.poll]
+        late = [row for row in late if row not in left]
+        strange = [row for row in rows if (queue, row.task) not in known]
+        unserved, waits = _may_run(rows, [*strange, *left], late)
+        helpless = waits - _take_free(free, [worker for worker in workers if queue in worker.queues], waits)
+        missing += unserved + helpless
+        waiting += [(True, row.oldest_seconds, row) for row in strange if unserved]
+        waiting += [(False, row.oldest_seconds, row) for row in left if unserved]
+        waiting += [(False, row.oldest_seconds, row) for row in late if helpless]
     if not missing or not waiting:
         return 0, None, False
     nobody, _, row = max(waiting, key=lambda one: one[:2])
     return missing, row, nobody
 
 
-def _may_run(rows: Sequence[Demand], known: set[tuple[str, str]]) -> tuple[int, int]:
-    """How many jobs of a queue its limit and its tenants' limits let run now: those that nobody serves, and the others."""
-    unserved = served = 0
-    for lane in _by(rows, lambda row: row.tenant).values():
-        strange = sum(row.waiting for row in lane if (row.queue, row.task) not in known)
-        common = sum(row.waiting for row in lane) - strange
-        room = min((row.room for row in lane if row.room is not None), default=strange + common)
-        strange = min(strange, room)
-        unserved += strange
-        served += min(common, room - strange)
-    room = min((row.queue_room for row in rows if row.queue_room is not None), default=unserved + served)
+def _may_run(rows: Sequence[Demand], strange: Sequence[Demand], late: Sequence[Demand]) -> tuple[int, int]:
+    """How many jobs of a queue its limit and its tenants' limits let run now: those that nobody serves, and the late ones."""
+    unserved = waits = 0
+    for tenant, lane in _by(rows, lambda row: row.tenant).items():
+        nobody = sum(row.waiting for row in strange if row.tenant == tenant)
+        somebody = sum(row.waiting for row in late if row.tenant == tenant)
+        room = min((row.room for row in lane if row.room is not None), default=nobody + somebody)
+        nobody = min(nobody, room)
+        unserved += nobody
+        waits += min(somebody, room - nobody)
+    room = min((row.queue_room for row in rows if row.queue_room is not None), default=unserved + waits)
     unserved = min(unserved, room)
-    return unserved, min(served, room - unserved)
+    return unserved, min(waits, room - unserved)
 
 
 def _take_free(free: dict[str, int], workers: Sequence[WorkerRow], wanted: int) -> int:
