@@ -11,29 +11,36 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast import codec, prune
 from holdfast import reap as rescue
+from holdfast.batch import Batches
 from holdfast.claim import check_queues
 from holdfast.clock import DatabaseClock
 from holdfast.console import guard_log
+from holdfast.context import current_run
 from holdfast.database_url import parse_database_url
 from holdfast.enqueue import Door
 from holdfast.errors import ConfigError, InvalidOption, UnknownTask
 from holdfast.extension import Extension
 from holdfast.follow import Hubs
 from holdfast.job import Job
+from holdfast.limits.breaker import Breakers
+from holdfast.limits.budget import Budgets
 from holdfast.limits.idempotency import Idempotency
 from holdfast.limits.rate import Rates
+from holdfast.limits.spending import Spending
 from holdfast.machines.protocol import Provider
 from holdfast.people.keys import Keys
 from holdfast.people.members import Members
 from holdfast.people.projects import Projects
 from holdfast.portal import Portal
 from holdfast.processes.machines import Machines
+from holdfast.processes.scheduler import Scheduler
 from holdfast.processes.worker import Worker, WorkerEnd
 from holdfast.redact import add_pattern
+from holdfast.schedule import Schedules
 from holdfast.settings import Settings, load_settings
 from holdfast.store.protocol import Store, Transaction
 from holdfast.sync_twins import SyncTwins
-from holdfast.task import JobSpec, Task, TaskMaker
+from holdfast.task import JobSpec, Task, TaskMaker, check_hook
 from holdfast.tenants import Plans, Queues, Tenants
 
 if TYPE_CHECKING:
@@ -55,7 +62,6 @@ class Holdfast(SyncTwins):
         """By name, and by every alias."""
         self.extensions: dict[str, Extension] = {}
         self.task = TaskMaker(self, self._add_task)
-        self._door = Door(self)
         self.tenants = Tenants(self)
         self.plans = Plans(self)
         self.queues = Queues(self)
@@ -63,6 +69,17 @@ class Holdfast(SyncTwins):
         self.rate = Rates(self)
         self.limit = self.rate.define
         self.idempotent = Idempotency(self)
+        self.budgets = Budgets(self)
+        self.spending = Spending(self)
+        self.breakers = Breakers(self, current_run)
+        self.breaker = self.breakers.named
+        self.failed_hook: Task[..., Any] | None = None
+        self._door = Door(self)
+        self.schedules = Schedules(self)
+        self.every = self.schedules.every
+        self.batches = Batches(self, self._door)
+        self.batch = self.batches.create
+        self.batch_sync = self.batches.create_sync
         self.keys = Keys(self)
         self.members = Members(self)
         self.projects = Projects(self)
@@ -78,6 +95,13 @@ class Holdfast(SyncTwins):
             if other is not None and other.fn is not task.fn:
                 raise ConfigError(f"Two tasks are called {name}; give one of them another name=.")
             self.tasks[name] = task
+        self.budgets.refuses |= task.spec.budget is not None and task.spec.on_budget == "refuse"
+
+    def on_failed(self, task: Task[..., Any]) -> Task[..., Any]:
+        """Let this task be enqueued whenever a job fails for good whose own task names none: once, above that task."""
+        check_hook("on_failed", task)
+        self.failed_hook = task
+        return task
 
     def task_named(self, name: str) -> Task[..., Any]:
         """By name or alias; UnknownTask names those there are."""
@@ -154,19 +178,19 @@ class Holdfast(SyncTwins):
         return self.enqueue_jobs_sync(jobs, tx)
 
     async def enqueue_jobs(self, jobs: Sequence[JobSpec[Any]], tx: Any) -> list[Job[Any]]:
-        self._refuse_strangers(jobs)
+        self.check_jobs(jobs)
         accepted = await self._door.enqueue(jobs, tx)
         if tx is None and self.machines.configured:
             self.machines.ask()
         return accepted
 
     def enqueue_jobs_sync(self, jobs: Sequence[JobSpec[Any]], tx: Any) -> list[Job[Any]]:
-        self._refuse_strangers(jobs)
+        self.check_jobs(jobs)
         if tx is not None:
             return self._door.enqueue_in_callers_thread(jobs, tx)
         return self.call_sync(self.enqueue_jobs(jobs, None))
 
-    def _refuse_strangers(self, jobs: Sequence[JobSpec[Any]]) -> None:
+    def check_jobs(self, jobs: Sequence[JobSpec[Any]]) -> None:
         for job in jobs:
             if not isinstance(job, JobSpec):
                 raise InvalidOption(f"enqueue_many takes what task.job(...) returns, not {type(job).__name__}.")
@@ -182,6 +206,7 @@ class Holdfast(SyncTwins):
         concurrency: int = 10,
         exit_when_idle: float | None = None,
         reap: bool = True,
+        schedule: bool = True,
         on_stuck: Callable[[], None] | None = None,
         max_lifetime: float | None = None,
     ) -> Worker:
@@ -205,6 +230,7 @@ class Holdfast(SyncTwins):
             reap=reap,
             on_stuck=on_stuck,
             max_lifetime=self.settings.max_lifetime if max_lifetime is None else max_lifetime,
+            scheduler=Scheduler(self) if schedule else None,
         )
 
     async def run_worker(
@@ -214,10 +240,13 @@ class Holdfast(SyncTwins):
         concurrency: int = 10,
         exit_when_idle: float | None = None,
         reap: bool = True,
+        schedule: bool = True,
     ) -> WorkerEnd:
         """Work in this process. `exit_when_idle=0.0` returns when nothing is left to do now, None runs until stopped.
         `queues`: a list, the first one first; or weights such as `{"mail": 3, "reports": 1}`."""
-        worker = self.worker(queues=queues, concurrency=concurrency, exit_when_idle=exit_when_idle, reap=reap)
+        worker = self.worker(
+            queues=queues, concurrency=concurrency, exit_when_idle=exit_when_idle, reap=reap, schedule=schedule
+        )
         self._workers.add(worker)
         try:
             return await worker.run()

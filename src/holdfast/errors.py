@@ -167,6 +167,26 @@ class RateLimited(HoldfastError):
         self.headers = headers
 
 
+class BudgetExhausted(InvalidJob):
+    """The tenant has spent what it may this month; its budget opens again in `retry_after` seconds, or when it is raised."""
+
+    code = "budget_exhausted"
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class BreakerOpen(HoldfastError):
+    """A service that this needs has failed too often; ask again in `retry_after` seconds. In a run, its job waits as long."""
+
+    code = "breaker_open"
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
 class TooManyStreams(HoldfastError):
     """This caller has as many streams open as one may have."""
 

@@ -116,6 +116,15 @@ class Settings:
     """How processes write their log to standard error."""
     metrics_public: bool = _switch("HOLDFAST_METRICS_PUBLIC")
     """Whether anybody may read /metrics; else the service role and this host may."""
+    fly_regions: str | None = _text("HOLDFAST_FLY_REGIONS", right="regions, as iad,ewr", pattern=r"[a-z]{2,4}(,[a-z]{2,4})*")
+    fly_size: str | None = _text("HOLDFAST_FLY_SIZE", right="a size, as performance-8x", pattern=r"(shared|performance)-\d+x")
+    fly_memory_mb: int = _count(65_536, "HOLDFAST_FLY_MEMORY_MB")
+    fly_api_url: str | None = _text("HOLDFAST_FLY_API_URL", right="an address beginning with http", pattern=r"https?://\S+")
+    """Else the public one; inside Fly's private network http://_api.internal:4280/v1 is nearer."""
+    kubernetes_namespace: str | None = _text("HOLDFAST_KUBERNETES_NAMESPACE", right="the namespace for the Jobs of machines")
+    kubernetes_secret: str | None = _text("HOLDFAST_KUBERNETES_SECRET", right="a Secret that holds the environment of machines")
+    kubernetes_cpu: str | None = _text("HOLDFAST_KUBERNETES_CPU", right="processors for a machine, for example 8")
+    kubernetes_memory: str | None = _text("HOLDFAST_KUBERNETES_MEMORY", right="memory for a machine, for example 64Gi")
     internal_api_key: str | None = _text(
         *_also_bare("INTERNAL_API_KEY"), right="a secret of 16 characters or more", chars_min=16, secret=True
     )

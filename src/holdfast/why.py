@@ -12,6 +12,8 @@ from holdfast.store.protocol import Store, Tenant, WorkerRow
 
 ALIVE_SECONDS = 60.0
 NAMED_MAX = 3
+WAITS = ("budget_exhausted", "budget_reserved", "breaker_open")
+"""What is not the job's fault, and costs it no attempt."""
 
 
 class Why(msgspec.Struct):
@@ -79,6 +81,8 @@ def _scheduled(job: Job[Any], now: datetime) -> Why:
     seconds = (job.run_at - now).total_seconds()
     when = f"{job.run_at:%Y-%m-%d %H:%M:%S} UTC (in {_span(seconds)})"
     details = {"run_at": job.run_at.isoformat(), "seconds": seconds}
+    if job.error_code in WAITS:
+        return Why(job.error_code, f"{job.error_message} It asks again at {when}.", details)
     if job.error_code:
         reason = f": {job.error_message}" if job.error_message else ""
         return Why(

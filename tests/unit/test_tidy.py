@@ -48,11 +48,14 @@ LAYERS: list[set[str]] = [
         "limits",
         "schedule",
         "shares",
+        "batch",
+        "ticks",
         "stats",
         "sync_twins",
         "tally",
         "outbox",
         "people",
+        "tenant_data",
         "tenants",
     },
     {"adopt", "machines", "pipeline"},
@@ -64,9 +67,10 @@ LAYERS: list[set[str]] = [
 ]
 """Lowest first: a module imports from its own row and the rows above it here. `""` is the package's own `__init__`."""
 
-EXTRACTION_SEES = {"holdfast", "holdfast.errors", "holdfast.pipeline", "holdfast.extraction"}
+EXTRACTION_SEES = {"holdfast", "holdfast.errors", "holdfast.pipeline", "holdfast.extraction", "holdfast.web.extending"}
 
-CONCRETE = ["holdfast.store.sqlite", "holdfast.store.postgres", "holdfast.machines.local", "holdfast.machines.fly"]
+CONCRETE = ["holdfast.store.sqlite", "holdfast.store.postgres"]
+CONCRETE += ["holdfast.machines.local", "holdfast.machines.fly", "holdfast.machines.kubernetes"]
 """Chosen in app.py alone."""
 
 DRIVERS: dict[str, set[str]] = {

@@ -74,6 +74,16 @@ TABLE: dict[str, Row] = {
     "PUT /api/tenants/{tenant}/limits": Row(_from("service", 200), _from("service", 200), body={"plan": "pro"}),
     "POST /api/tenants/{tenant}/pause": Row(_from("admin", 200), _absent_from("admin", 200)),
     "POST /api/tenants/{tenant}/resume": Row(_from("admin", 200), _absent_from("admin", 200)),
+    "GET /api/budgets": Row(READ, ABSENT, query="?tenant={tenant}"),
+    "GET /api/budgets/{kind}": Row(READ, ABSENT, query="?tenant={tenant}"),
+    "PUT /api/budgets/{kind}": Row(_from("service", 200), _from("service", 200), body={"cents": 5}, query="?tenant={tenant}"),
+    "POST /api/budgets/{kind}/override": Row(
+        _from("service", 200), _from("service", 200), body={"cents": 5}, query="?tenant={tenant}"
+    ),
+    "GET /api/breakers": Row(_from("service", 200)),
+    "GET /api/breakers/{name}": Row(_from("service", 200)),
+    "POST /api/breakers/{name}/open": Row(_from("service", 200), body={}),
+    "POST /api/breakers/{name}/close": Row(_from("service", 200)),
     "GET /api/events": Row(_from("admin", 200), _absent_from("admin", 200), query="?tenant={tenant}"),
     "GET /api/dead": Row(READ, ABSENT, query="?tenant={tenant}"),
     "GET /api/stats": Row(READ, ABSENT, query="?tenant={tenant}"),
@@ -97,6 +107,20 @@ TABLE: dict[str, Row] = {
         _from("admin", 200), _absent_from("admin", 200), body={"name": "Web"}, query="?tenant={tenant}"
     ),
     "DELETE /api/projects/{project_id}": Row(_from("admin", 204), _absent_from("admin", 204), query="?tenant={tenant}"),
+    "GET /api/schedules": Row(READ, ABSENT, query="?tenant={tenant}"),
+    "GET /api/schedules/{name}": Row(READ, ABSENT, query="?tenant={tenant}"),
+    "PUT /api/schedules/{name}": Row(
+        _from("admin", 200),
+        _absent_from("admin", 200),
+        body={"task": "add", "seconds": 60, "args": {"a": 1}},
+        query="?tenant={tenant}",
+    ),
+    "DELETE /api/schedules/{name}": Row(_from("admin", 204), _absent_from("admin", 204), query="?tenant={tenant}"),
+    "POST /api/schedules/{name}/pause": Row(_from("admin", 200), _absent_from("admin", 200), query="?tenant={tenant}"),
+    "POST /api/schedules/{name}/resume": Row(_from("admin", 409), _absent_from("admin", 409), query="?tenant={tenant}"),
+    "POST /api/schedules/{name}/run": Row(_from("admin", 202), _absent_from("admin", 202), query="?tenant={tenant}"),
+    "GET /api/batches": Row(READ, ABSENT, query="?tenant={tenant}"),
+    "GET /api/batches/{batch_id}": Row(READ, ABSENT),
     "GET /api/session": Row(READ),
     "POST /api/session": Row((401, 401, 401, 401, 401), body={"key": "hf_" + "x" * 43}),
     "DELETE /api/session": Row((204, 204, 204, 204, 204), nobody=204),
@@ -143,7 +167,9 @@ async def _status(scene: Scene, call: str, row: Row, role: str, tenant: str) -> 
 
 
 async def _things_of(scene: Scene, tenant: str, path: str, query: str) -> dict[str, str]:
-    names = {"tenant": tenant, "name": "default", "run_no": "1"}
+    names = {"tenant": tenant, "name": "default", "run_no": "1", "kind": "ai"}
+    if path.endswith("/override"):
+        await scene.hf.budgets.set(tenant, "ai", cents=100)
     if "{job_id}" in path:
         job = await scene.hf.enqueue("add", {"a": 1}, tenant=tenant, max_attempts=1)
         names["job_id"] = job.id
@@ -159,6 +185,10 @@ async def _things_of(scene: Scene, tenant: str, path: str, query: str) -> dict[s
     if "{project_id}" in path:
         await scene.hf.projects.create(tenant, "web")
         names["project_id"] = "web"
+    if "/schedules/" in path:
+        await scene.hf.schedules.set("default", "add", 3600, args={"a": 1}, tenant=tenant)
+    if "{batch_id}" in path:
+        names["batch_id"] = (await scene.hf.batch([scene.hf.tasks["add"].job(1)], tenant=tenant)).id
     return names
 
 
@@ -169,6 +199,8 @@ async def _forget(scene: Scene, tenant: str, path: str) -> None:
     for project in ("web", "new"):
         if project in {known.id for known in await scene.hf.projects.list(tenant)}:
             await scene.hf.projects.remove(tenant, project)
+    for schedule in await scene.hf.schedules.list(tenant=tenant):
+        await scene.hf.schedules.remove(schedule.name, tenant=tenant)
 
 
 def _filled(body: Any, tenant: str) -> Any:

@@ -21,6 +21,7 @@ from holdfast.processes.supervisor import Child, Supervisor
     "--max-lifetime", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="End after this long, draining in time."
 )
 @click.option("--no-reap", is_flag=True, help="Leave recovery to others.")
+@click.option("--no-schedule", is_flag=True, help="Leave schedules and the ends of batches to others.")
 @click.option("--grace", type=click.FloatRange(0), metavar="SECONDS", help="How long running jobs may take after SIGTERM.")
 @click.pass_obj
 def worker(
@@ -31,6 +32,7 @@ def worker(
     exit_when_idle: float | None,
     max_lifetime: float | None,
     no_reap: bool,
+    no_schedule: bool,
     grace: float | None,
 ) -> int:
     """Run jobs until stopped. SIGTERM or Ctrl+C: finish what runs; a second one gives the rest back at once."""
@@ -40,6 +42,7 @@ def worker(
         exit_when_idle=exit_when_idle,
         max_lifetime=max_lifetime,
         reap=not no_reap,
+        schedule=not no_schedule,
         grace=grace,
     )
     if processes == 1 and os.getpid() != 1:

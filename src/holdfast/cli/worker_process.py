@@ -36,6 +36,7 @@ class Wish:
     exit_when_idle: float | None = None
     max_lifetime: float | None = None
     reap: bool = True
+    schedule: bool = True
     grace: float | None = None
 
 
@@ -77,6 +78,7 @@ class WorkerProcess:
             exit_when_idle=idle,
             max_lifetime=wish.max_lifetime,
             reap=wish.reap,
+            schedule=wish.schedule,
             on_stuck=self._stuck,
         )
         self._loop = asyncio.get_running_loop()

@@ -20,18 +20,18 @@ from holdfast.context import Platform
 from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.finish import Finisher, release_of
 from holdfast.ids import new_worker_id
-from holdfast.processes.beforehand import Beforehand
 from holdfast.processes.claimer import Claimer
 from holdfast.processes.heart import Heart
 from holdfast.processes.isolated import run_isolated
+from holdfast.processes.on_machine import OnMachine
 from holdfast.processes.reaper import Reaper
+from holdfast.processes.scheduler import Scheduler
 from holdfast.processes.slots import Slots
 from holdfast.processes.threads import TaskThreads
 from holdfast.run import Attempt, Interrupt, run_attempt
 from holdfast.runlog.capture import watch_logging
 from holdfast.runlog.logs import RunLogs
 from holdfast.settings import Settings
-from holdfast.shares import Shares
 from holdfast.store.protocol import TENANT_MARK, Beat, Claimed, Completion, Held, Store, WorkerRow
 from holdfast.tally import Tallies
 from holdfast.task import Task
@@ -70,6 +70,7 @@ class Worker:
         machine_id: str | None = None,
         on_stuck: Callable[[], None] | None = None,
         max_lifetime: float | None = None,
+        scheduler: Scheduler | None = None,
     ) -> None:
         self.platform = platform
         self.store: Store = platform.store
@@ -87,8 +88,8 @@ class Worker:
         self._machine_id = machine_id or os.environ.get("FLY_MACHINE_ID") or os.environ.get("HOLDFAST_MACHINE_ID")
         self._on_stuck = on_stuck
         self._max_lifetime = max_lifetime
-        self._shares = Shares() if self._machine_id else None
-        self._beforehand = Beforehand(self.store)
+        self._on_machine = OnMachine(self.store) if self._machine_id else None
+        self._scheduler = scheduler
         self._stop_reason: str | None = None
         self._draining = False
         self._in_a_hurry = False
@@ -121,6 +122,8 @@ class Worker:
         helpers = [asyncio.create_task(work) for work in (self._finisher.run(), self._send_tallies_now_and_then())]
         if self._reap:
             helpers.append(asyncio.create_task(self._reap_now_and_then()))
+        if self._scheduler is not None:
+            helpers.append(asyncio.create_task(self._scheduler.run()))
         unlisten = await self.store.listen(self._heard)
         life = asyncio.create_task(self._live())
         try:
@@ -211,6 +214,16 @@ class Worker:
         self._draining = draining
         await self.store.worker_save(self.row())
 
+    async def before_leaving(self) -> None:
+        """Also what falls due at this very moment is still to be done: a tick, or the last job of a batch."""
+        if self._scheduler is not None:
+            try:
+                await self._scheduler.one_pass()
+            except StorageError:
+                raise
+            except Exception:
+                log.exception("What falls due by the clock was not looked at before this worker leaves")
+
     def _slots_are_slow(self, waiting: list[Claimed]) -> None:
         self._claimer.pace.stalled()
         self._give_back(waiting)
@@ -223,12 +236,7 @@ class Worker:
         self.running[claimed.run_id] = attempt
         if claimed.lease_seconds < SHORT_LEASE_SECONDS:
             self._heart.beat_soon()
-        if self._shares is not None:
-            await self._beforehand.tell(attempt)
-            self._shares.began(claimed.run_id)
-        outcome = await run_attempt(attempt)
-        if self._shares is not None:
-            self._shares.ended(claimed.run_id, claimed.tenant)
+        outcome = await (run_attempt(attempt) if self._on_machine is None else self._on_machine.run(attempt))
         attempt.slot = None
         if attempt.interrupted is not None and attempt.in_thread:
             self._threads.leave_one_behind()
@@ -254,6 +262,8 @@ class Worker:
             if accepted or attempt.completed_in_tx:
                 self._count(attempt)
             self._claimer.freed(attempt.claimed.queue, attempt.claimed.tenant)
+        if self._scheduler is not None and self._scheduler.batches_open:
+            self._scheduler.job_ended(last=not self.running)
         if not self.running:
             self._claimer.wake()
             self._run_ended.set()
@@ -271,8 +281,8 @@ class Worker:
 
     async def _send_tallies(self) -> None:
         await self._tallies.send(self.store)
-        if self._shares is not None:
-            await self._shares.send(self.store)
+        if self._on_machine is not None:
+            await self._on_machine.send()
 
     async def call_in_thread(self, fn: Callable[[], Any]) -> Any:
         return await self._threads.call(fn)
@@ -307,6 +317,8 @@ class Worker:
 
     def _heard(self, what: str) -> None:
         """From any thread."""
+        if self._scheduler is not None:
+            self._scheduler.heard(what)
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self._woken, what)
 

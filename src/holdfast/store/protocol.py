@@ -55,6 +55,9 @@ class NewJob(msgspec.Struct, kw_only=True, omit_defaults=True):
     meta: dict[str, Any] | None = None
     enqueued_by: str | None = None
     trace_context: str | None = None
+    batch: str | None = None
+    on_failed: msgspec.Raw | None = None
+    """The job that a failure makes: these fields without ids and arguments, and `argument`, the name of its only one."""
 
 
 class Inserted(msgspec.Struct):
@@ -141,6 +144,8 @@ class Tenant(msgspec.Struct, kw_only=True):
     """Counted to `limit` at the most."""
     paused_at: datetime | None = None
     paused_by: str | None = None
+    timezone: str = "UTC"
+    """By which its months are counted."""
 
 
 class Depth(msgspec.Struct):
@@ -226,6 +231,15 @@ class Completion(msgspec.Struct):
     """Whether the job has an ordering key: then the next one behind it is let go in the same transaction."""
 
 
+class Table(msgspec.Struct, frozen=True):
+    """A table of ours, by the name that statements call it."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    """Its primary key."""
+
+
 class Leaving(StrEnum):
     """Every way out of `running` other than completion. A cancel request turns each of them into `cancelled`."""
 
@@ -306,6 +320,7 @@ class JobFilter(msgspec.Struct, kw_only=True, frozen=True):
     tag: str | None = None
     after: datetime | None = None
     before: datetime | None = None
+    batch: str | None = None
 
 
 CANCELLABLE = (State.QUEUED, State.RUNNING)
@@ -405,6 +420,9 @@ class Store(Protocol):
 
     async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
         """Apply an extension's (number, name, sql) that are not applied yet, in order, each once."""
+
+    async def table_list(self) -> list[Table]:
+        """Every table of Holdfast and its extensions, by name."""
 
     async def rows_guard(self, *, only_if_on: bool = False) -> bool:
         """Row level security for tables and functions, where the database has it; else ConfigError. `only_if_on`: bring it up
@@ -564,6 +582,7 @@ class Store(Protocol):
         plan: str | Unchanged,
         max_running: int | Unchanged | None,
         queue_depth: int | Unchanged | None,
+        timezone: str | Unchanged = UNCHANGED,
         by: str | None,
     ) -> Tenant:
         """Holds from the next claim on; writes an event and wakes workers."""
@@ -619,6 +638,9 @@ class Store(Protocol):
     async def worker_list(self) -> list[WorkerRow]: ...
 
     # -- wake-ups
+    async def wake(self) -> None:
+        """Call every `wake` of `listen`, in all processes that can hear it: anything may have changed."""
+
     async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
         """Call `wake` on what happens, until the returned function is awaited. Never raises for a lost connection:
         it reconnects and calls `wake("")`. `listening` tells whether hints come at all right now. With `logs`, also

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.app import Holdfast
 from holdfast.errors import StorageError
+from holdfast.limits.breaker import BreakerState
 from holdfast.stats import Stats, buckets_of
 from holdfast.store.protocol import Queue, Tally, WorkerRow
 from holdfast.tally import HISTOGRAMS, OUTCOMES, SUM
@@ -39,6 +40,10 @@ GAUGES = {
     "holdfast_jobs_orphaned": ("Waiting for a minute or more and known to no live worker.", ("queue",)),
     "holdfast_oldest_wait_seconds": ("How long the oldest waiting job has waited.", ("queue",)),
     "holdfast_queue_paused": ("1 while the queue is paused.", ("queue",)),
+    "holdfast_breaker_open": ("1 while jobs that need this service wait for it.", ("service",)),
+    "holdfast_breaker_failures": ("Failures of this service in the present window.", ("service",)),
+    "holdfast_budget_spent_cents": ("What all tenants have spent in their present month.", ("kind",)),
+    "holdfast_budget_used_up": ("Tenants whose budget is used up.", ("kind",)),
     "holdfast_workers": ("Live workers: working or draining.", ("state",)),
     "holdfast_worker_slots": ("Jobs that the live workers can run at once.", ()),
     "holdfast_machines": ("Machines as the provider last listed them.", ("kind", "state")),
@@ -86,9 +91,12 @@ class Reading:
         totals: list[Tally],
         workers: list[WorkerRow],
         queues: list[Queue],
+        breakers: list[BreakerState],
+        budgets: list[dict[str, Any]],
         machines: dict[tuple[str, ...], int],
     ) -> None:
-        self.stats, self.totals, self.workers, self.queues, self.machines = stats, totals, workers, queues, machines
+        self.stats, self.totals, self.workers, self.queues = stats, totals, workers, queues
+        self.breakers, self.budgets, self.machines = breakers, budgets, machines
 
     def families(self) -> Iterator[Metric]:
         yield from self._gauges()
@@ -123,6 +131,10 @@ class Reading:
         waits = [((q,), load.oldest_wait_seconds or 0.0) for q, load in loads.items()]
         yield _gauge("holdfast_oldest_wait_seconds", waits)
         yield _gauge("holdfast_queue_paused", [((queue.name,), float(queue.paused_at is not None)) for queue in self.queues])
+        yield _gauge("holdfast_breaker_open", [((one.name,), float(one.state != "closed")) for one in self.breakers])
+        yield _gauge("holdfast_breaker_failures", [((one.name,), one.failures) for one in self.breakers])
+        yield _gauge("holdfast_budget_spent_cents", [((row["kind"],), row["spent"]) for row in self.budgets])
+        yield _gauge("holdfast_budget_used_up", [((row["kind"],), row["used_up"]) for row in self.budgets])
         draining = sum(worker.draining for worker in self.workers)
         yield _gauge("holdfast_workers", [(("working",), len(self.workers) - draining), (("draining",), draining)])
         yield _gauge("holdfast_machines", list(self.machines.items()))
@@ -178,8 +190,15 @@ class Metrics:
         try:
             async with asyncio.timeout(READ_SECONDS):
                 store = self._hf.store
-                totals, workers = await store.tally_totals(), await self._live_workers()
-                return Reading(await self._hf.stats(), totals, workers, await store.queue_list(), await self._machines())
+                return Reading(
+                    await self._hf.stats(),
+                    await store.tally_totals(),
+                    await self._live_workers(),
+                    await store.queue_list(),
+                    await self._hf.breakers.list(),
+                    await store.shared("budget_totals"),
+                    await self._machines(),
+                )
         except (StorageError, TimeoutError):
             return None
 

@@ -12,6 +12,9 @@ from holdfast.limits.idempotency import KEY_CHARS_MAX
 from holdfast.version import VERSION
 from holdfast.web import health, metrics, recovery
 from holdfast.web.api import (
+    batches,
+    breakers,
+    budgets,
     bulk,
     changes,
     enqueue,
@@ -23,6 +26,7 @@ from holdfast.web.api import (
     members,
     projects,
     queues,
+    schedules,
     session,
     stats,
     tenants,
@@ -44,11 +48,15 @@ ROUTERS: tuple[APIRouter, ...] = (
     queues.router,
     machines.router,
     tenants.router,
+    budgets.router,
+    breakers.router,
     events.router,
     stats.router,
     keys.router,
     members.router,
     projects.router,
+    schedules.router,
+    batches.router,
     session.router,
     session.door,
     recovery.router,
@@ -107,7 +115,8 @@ def make_app(hf: Holdfast, authenticator: Authenticator) -> Server:
     for router in ROOT_ROUTERS:
         app.include_router(router, responses=ANY_ROUTE)
     for extension in hf.extensions.values():
-        for router in extension.routers:
+        for given in extension.routers:
+            router = given if isinstance(given, APIRouter) else given()
             app.include_router(router, prefix="/api", responses=ANY_ROUTE)
     metrics.install(app, hf)
     app.add_middleware(Gate, settings=hf.settings)

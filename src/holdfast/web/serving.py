@@ -13,6 +13,7 @@ import uvicorn
 from holdfast.app import Holdfast
 from holdfast.errors import ConfigError
 from holdfast.processes.reaper import Reaper
+from holdfast.processes.scheduler import Scheduler
 from holdfast.web.server import Server
 
 LOOPBACK = "127.0.0.1"
@@ -81,14 +82,16 @@ async def serve_for_development(hf: Holdfast, port: int | None, say: Callable[[s
 
 
 async def _serve_beside_reaper(hf: Holdfast, app: Server, listening: socket.socket, say: Callable[[str], None]) -> None:
-    reaper = Reaper(hf.store, hf.settings, start_machines=hf.machines.recover)
+    reaper, scheduler = Reaper(hf.store, hf.settings, start_machines=hf.machines.recover), Scheduler(hf)
     reaping = asyncio.create_task(reaper.run(), name="holdfast reaper")
+    keeping = asyncio.create_task(scheduler.run_listening(), name="holdfast scheduler")
     try:
         async with hf.machines.running():
             await _serve(hf, app, listening, say)
     finally:
         reaper.stop()
-        await reaping
+        scheduler.stop()
+        await asyncio.gather(reaping, keeping)
 
 
 async def _serve(

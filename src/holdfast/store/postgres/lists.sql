@@ -26,7 +26,7 @@ SELECT j.* FROM unnest(coalesce($1::text[], ARRAY['queued', 'running', 'complete
 SELECT id::text, queue, task, state, run_id::text, attempt, max_attempts, run_no, priority, tenant, project, actor, args::text, hold,
        run_at, unique_key, order_key, locked_by, machine_id, lease_expires_at, last_heartbeat_at, deadline,
        expected_seconds AS expected_duration, stage, progress, cancel_requested_at, cancel_requested_by, error_code,
-       error_message, result::text AS output, tags, meta::text, enqueued_by, trace_context, created_at, started_at, finished_at,
+       error_message, result::text AS output, tags, meta::text, enqueued_by, trace_context, batch, created_at, started_at, finished_at,
        updated_at
   FROM (/* matching */) AS found ORDER BY found.id DESC
 

@@ -43,9 +43,11 @@ from holdfast.store.protocol import (
     Reaped,
     Retention,
     StepResult,
+    Table,
     Wake,
     WorkerRow,
 )
+from holdfast.store.tables import tables_of
 
 _encode = msgspec.json.encode
 
@@ -97,6 +99,9 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
 
     async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
         return await migrate.migrate_extension(self._connections, name, migrations)
+
+    async def table_list(self) -> list[Table]:
+        return tables_of(await self._fetch("table_list"))
 
     async def rows_guard(self, *, only_if_on: bool = False) -> bool:
         return await migrate.guard_rows(self._connections, only_if_on=only_if_on)
@@ -327,6 +332,9 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
         return [rows.worker_of(row) for row in await self._fetch("worker_list")]
 
     # -- wake-ups ------------------------------------------------------------------------------------------------------
+
+    async def wake(self) -> None:
+        await self._fetch("wake")
 
     async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
         listener = Listener(self._connections, wake, logs)

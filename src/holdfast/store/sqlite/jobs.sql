@@ -4,7 +4,7 @@
 INSERT INTO holdfast_jobs (
     id, run_id, queue, task, args, max_attempts, lease_seconds, priority, tenant, project, actor, run_at, hold,
     unique_key, order_key, order_blocks, timeout_seconds, expected_seconds, backoff, noun, tags, meta, enqueued_by,
-    trace_context, created_at, updated_at
+    trace_context, batch, on_failed, created_at, updated_at
 )
 SELECT
     value ->> '$.id', value ->> '$.run_id', value ->> '$.queue', value ->> '$.task',
@@ -15,7 +15,7 @@ SELECT
     value ->> '$.unique_key', value ->> '$.order_key', value ->> '$.order_blocks',
     value ->> '$.timeout_seconds', value ->> '$.expected_seconds', value ->> '$.backoff', value ->> '$.noun',
     value ->> '$.tags', value ->> '$.meta', value ->> '$.enqueued_by', value ->> '$.trace_context',
-    value ->> '$.now', value ->> '$.now'
+    value ->> '$.batch', value ->> '$.on_failed', value ->> '$.now', value ->> '$.now'
 FROM json_each($1)
 WHERE true
 ON CONFLICT (id) DO UPDATE SET id = excluded.id
@@ -138,12 +138,12 @@ RETURNING id;
 -- name: job_leased
 -- Everything needed to take a job out of `running`, but not its arguments.
 SELECT id, run_id, queue, task, tenant, project, order_key, noun, backoff, attempt, max_attempts, run_no, stage, locked_by,
-    cancel_requested_at, cancel_requested_by
+    cancel_requested_at, cancel_requested_by, on_failed
 FROM holdfast_jobs WHERE id = :id AND run_id = :run_id AND state = 'running';
 
 -- name: job_reapable
 SELECT id, run_id, queue, task, tenant, project, order_key, noun, backoff, attempt, max_attempts, run_no, stage, locked_by,
-    cancel_requested_at, cancel_requested_by,
+    cancel_requested_at, cancel_requested_by, on_failed,
     CASE WHEN lease_expires_at < :now THEN 'lease_expired' ELSE 'deadline_exceeded' END AS reason
 FROM holdfast_jobs
 WHERE state = 'running' AND (lease_expires_at < :now OR deadline < :now - :deadline_grace)

@@ -33,6 +33,7 @@ from holdfast.store.protocol import (
     Reaped,
     Retention,
     StepResult,
+    Table,
     Wake,
     WorkerRow,
 )
@@ -44,6 +45,7 @@ from holdfast.store.sqlite.session import STATEMENTS, Session, as_json, now_of
 from holdfast.store.sqlite.stats import StatsVerbs
 from holdfast.store.sqlite.tenants import TenantVerbs
 from holdfast.store.sqlite.writer import Writer
+from holdfast.store.tables import tables_of
 
 T = TypeVar("T")
 Operation = Callable[[Session], T]
@@ -104,6 +106,10 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
 
     async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
         return await self._write(lambda session: migrate.migrate_component(session, name, migrations))
+
+    async def table_list(self) -> list[Table]:
+        found = await self._look(lambda session: session.all("table_list"))
+        return tables_of([dict(row) for row in found])
 
     async def rows_guard(self, *, only_if_on: bool = False) -> bool:
         if only_if_on:
@@ -272,6 +278,9 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
         return await self._read(lambda session: [rows.worker_of(row) for row in session.all("worker_list")])
 
     # -- wake-ups ------------------------------------------------------------------------------------------------------
+
+    async def wake(self) -> None:
+        await self._write(lambda session: session.wakes.add(""))
 
     async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
         self._wakes.append(wake)

@@ -1,4 +1,5 @@
-"""What kept a job waiting for a machine is told by the first lines of its run: while it was queued it had no log yet."""
+"""Runs on a machine: what kept a job waiting for one is told by the first lines of its run, since while it was queued it had no
+log yet; and whose time the machine's time was is counted."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ import contextlib
 import time
 
 from holdfast.errors import StorageError
-from holdfast.run import Attempt
-from holdfast.store.protocol import Store
+from holdfast.run import Attempt, run_attempt
+from holdfast.shares import Shares
+from holdfast.store.protocol import Completion, Departure, Store
 
 WAITED_SECONDS = 1.0
 """A job that waited for less has nothing to tell, and is not asked about."""
@@ -18,13 +20,25 @@ LEVELS = {"machine.burst": "warning"}
 """All others are errors."""
 
 
-class Beforehand:
+class OnMachine:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._looked_at = float("-inf")
         self._told_of: set[str] = set()
+        self._shares = Shares()
 
-    async def tell(self, attempt: Attempt) -> None:
+    async def run(self, attempt: Attempt) -> Completion | Departure | None:
+        await self._tell(attempt)
+        self._shares.began(attempt.claimed.run_id)
+        try:
+            return await run_attempt(attempt)
+        finally:
+            self._shares.ended(attempt.claimed.run_id, attempt.claimed.tenant)
+
+    async def send(self) -> None:
+        await self._shares.send(self._store)
+
+    async def _tell(self, attempt: Attempt) -> None:
         """Only of this run: what an older one waited for is in that one's log."""
         claimed = attempt.claimed
         if claimed.waited_seconds < WAITED_SECONDS:
