@@ -67,6 +67,7 @@ LAYERS: list[set[str]] = [
 """Lowest first: a module imports from its own row and the rows above it here. `""` is the package's own `__init__`."""
 
 EXTRACTION_SEES = {"holdfast", "holdfast.errors", "holdfast.pages", "holdfast.pipeline", "holdfast.extraction"}
+EXTRACTION_SEES |= {"holdfast.web.extending"}
 
 CONCRETE = ["holdfast.store.sqlite", "holdfast.store.postgres"]
 CONCRETE += ["holdfast.machines.local", "holdfast.machines.fly", "holdfast.machines.kubernetes"]

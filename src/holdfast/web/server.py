@@ -114,7 +114,8 @@ def make_app(hf: Holdfast, authenticator: Authenticator) -> Server:
     for router in ROOT_ROUTERS:
         app.include_router(router, responses=ANY_ROUTE)
     for extension in hf.extensions.values():
-        for router in extension.routers:
+        for given in extension.routers:
+            router = given if isinstance(given, APIRouter) else given()
             app.include_router(router, prefix="/api", responses=ANY_ROUTE)
     dashboard.install(app, hf)
     metrics.install(app, hf)
