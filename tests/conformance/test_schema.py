@@ -384,3 +384,9 @@ async def test_the_tables_are_known_with_their_columns_and_keys(store: Store, st
     assert tables["logs"].key == ("run_id", "no")
     assert {"id", "tenant", "args"} <= set(tables["jobs"].columns)
     assert all(table.key for table in tables.values())
+
+
+async def test_a_store_that_is_reached_directly_sees_no_pooler(store: Store, request: pytest.FixtureRequest) -> None:
+    """Only a pooler that is really there changes how statements are sent."""
+    await store.table_list()
+    assert store.pooled is bool(request.config.getoption("--pooler") and store.name == "postgres")

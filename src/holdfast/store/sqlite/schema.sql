@@ -15,6 +15,7 @@
 --   budgets      what a tenant or plan may spend in a month; budget_months: what was spent; budget_runs: by which run
 --   breakers     outside services by name, and whether jobs that need them wait
 --   members      who is what in which tenant; projects: parts of a tenant's work, by name
+--   machines     those that a provider runs for us; machine_turn: whose turn it is to decide; machine_usage: what they cost by month
 --   schedules    what happens by the clock; batches: jobs that belong together, and what is done when all have ended
 --   keys         what calls the HTTP API, by the hash of its secret; sessions: browsers that showed one, and login links
 --
@@ -87,7 +88,8 @@ CREATE TABLE holdfast_jobs (
     args                TEXT    NOT NULL,
     result              TEXT,
     batch               TEXT,
-    on_failed           TEXT
+    on_failed           TEXT,
+    announced           INTEGER  -- the run whose end was told to webhooks last; null: nobody is to be told
 );
 
 -- Exactly what a claim may take, in the order in which it takes it.
@@ -107,6 +109,9 @@ CREATE INDEX holdfast_jobs_finished ON holdfast_jobs (state, finished_at) WHERE 
 -- For lists of one tenant: state by state, newest first.
 CREATE INDEX holdfast_jobs_tenant ON holdfast_jobs (tenant, state, id) WHERE tenant IS NOT NULL;
 CREATE INDEX holdfast_jobs_batch ON holdfast_jobs (batch, state, id) WHERE batch IS NOT NULL;
+CREATE INDEX holdfast_jobs_announce ON holdfast_jobs (id) WHERE announced < run_no AND state IN ('completed', 'failed', 'cancelled');
+-- The deliveries of one webhook, newest first; their project is the webhook.
+CREATE INDEX holdfast_jobs_deliveries ON holdfast_jobs (project, id) WHERE task = 'holdfast:deliver';
 
 -- Whatever moves an ordered job out of the way, also on a caller's own connection, lets the head of its key go in the
 -- same transaction. A head that is running, or failed and blocking, is left alone, and so are those behind it.
@@ -407,3 +412,58 @@ CREATE TABLE holdfast_batches (
 );
 CREATE INDEX holdfast_batches_open ON holdfast_batches (id) WHERE ended_at IS NULL;
 CREATE INDEX holdfast_batches_ended ON holdfast_batches (ended_at) WHERE ended_at IS NOT NULL;
+
+CREATE TABLE holdfast_webhooks (
+    id                 TEXT NOT NULL PRIMARY KEY,
+    tenant             TEXT NOT NULL,
+    url                TEXT NOT NULL,
+    events             TEXT NOT NULL,  -- a JSON list: types, `job.*`, `*`
+    description        TEXT,
+    secret             TEXT NOT NULL,  -- sealed where an encryption key is configured
+    old_secret         TEXT,  -- signs beside the new one until old_secret_ends_at
+    old_secret_ends_at REAL,
+    failures           INTEGER NOT NULL DEFAULT 0,  -- in a row
+    failing_since_at   REAL,
+    retry_at           REAL,  -- nothing is sent before
+    last_error         TEXT,
+    disabled_at        REAL,
+    disabled_reason    TEXT,
+    created_at         REAL NOT NULL,
+    created_by         TEXT
+) WITHOUT ROWID;
+CREATE INDEX holdfast_webhooks_tenant ON holdfast_webhooks (tenant, id);
+
+CREATE TABLE holdfast_machines (
+    name          TEXT    NOT NULL PRIMARY KEY,
+    provider      TEXT    NOT NULL,
+    id            TEXT,  -- the provider's own; null until its answer came
+    kind          TEXT    NOT NULL CHECK (kind IN ('pool', 'burst')),
+    state         TEXT    NOT NULL,
+    region        TEXT,
+    asked_at      REAL,  -- when we last made or started it
+    started_at    REAL,
+    stop_asked_at REAL,
+    counted_at    REAL,  -- up to here its seconds are in machine_usage
+    seen_at       REAL    NOT NULL
+);
+
+CREATE TABLE holdfast_machine_turn (
+    name       TEXT    NOT NULL PRIMARY KEY,
+    token      TEXT    NOT NULL,  -- of whoever decides
+    until_at   REAL    NOT NULL,
+    again      INTEGER NOT NULL DEFAULT 0,  -- somebody asked meanwhile
+    pool       INTEGER,  -- as scaled by hand; else the setting
+    problem    TEXT,  -- what keeps machines from coming
+    told       TEXT,  -- the last warnings with their jobs, so that each is told once
+    vain_job   TEXT,  -- the job that machines were started for and that still nobody serves
+    vain_count INTEGER NOT NULL DEFAULT 0,
+    vain_at    REAL
+);
+
+CREATE TABLE holdfast_machine_usage (
+    month   TEXT    NOT NULL,
+    subject TEXT    NOT NULL,  -- `tenant:NAME`, or `machine:PROVIDER` for the time that machines were up
+    n       INTEGER NOT NULL,
+    seconds REAL    NOT NULL,
+    PRIMARY KEY (month, subject)
+) WITHOUT ROWID;
