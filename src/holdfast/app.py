@@ -26,6 +26,7 @@ from holdfast.limits.budget import Budgets
 from holdfast.limits.idempotency import Idempotency
 from holdfast.limits.rate import Rates
 from holdfast.limits.spending import Spending
+from holdfast.outbox import Outbox
 from holdfast.people.keys import Keys
 from holdfast.people.members import Members
 from holdfast.people.projects import Projects
@@ -39,6 +40,9 @@ from holdfast.store.protocol import Store, Transaction
 from holdfast.sync_twins import SyncTwins
 from holdfast.task import JobSpec, Task, TaskMaker, check_hook
 from holdfast.tenants import Plans, Queues, Tenants
+from holdfast.webhooks.announce import announce_ended
+from holdfast.webhooks.endpoints import Webhooks
+from holdfast.webhooks.inbound import Inbound
 
 if TYPE_CHECKING:
     from holdfast.web.auth import Authenticate
@@ -80,6 +84,11 @@ class Holdfast(SyncTwins):
         self.keys = Keys(self)
         self.members = Members(self)
         self.projects = Projects(self)
+        self.webhooks = Webhooks(self)
+        self.outbox = Outbox(self)
+        self.inbound = Inbound(self)
+        if self.settings.webhooks:
+            self._add_task(self.outbox.delivery)
         self._portal = Portal()
         self._workers: set[Worker] = set()
 
@@ -206,6 +215,7 @@ class Holdfast(SyncTwins):
             exit_when_idle = None if exit_when_idle is None else codec.seconds(0.0)(exit_when_idle)
         except ValueError as wrong:
             raise InvalidOption(f"exit_when_idle must be {wrong}, not {reprlib.repr(exit_when_idle)}") from None
+        announces = self.settings.webhooks and any(task.spec.announce for task in self.tasks.values())
         wanted = check_queues(queues) or sorted({task.spec.queue for task in self.tasks.values()}) or ["default"]
         for task in self.tasks.values():
             if task.spec.rate is not None:
@@ -220,6 +230,7 @@ class Holdfast(SyncTwins):
             reap=reap,
             on_stuck=on_stuck,
             scheduler=Scheduler(self) if schedule else None,
+            announce=(lambda: announce_ended(self)) if announces else None,
         )
 
     async def run_worker(

@@ -156,6 +156,7 @@ def _new_job(spec: JobSpec[Any], settings: Settings) -> NewJob:
         tags=options.tags,
         meta=options.meta and redact_value(options.meta),
         enqueued_by=options.enqueued_by and redact(options.enqueued_by),
+        announced=-1 if task.announce and options.tenant is not None and settings.webhooks else None,
     )
 
 

@@ -52,6 +52,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     private: bool = False
     on_failed: Any = None
     """The task that is enqueued when a job of this one fails for good."""
+    announce: bool = False
 
 
 class TaskOptions(TypedDict, total=False):
@@ -82,6 +83,7 @@ class TaskOptions(TypedDict, total=False):
     capture: Sequence[Literal["logging", "debug", "print"]]
     private: bool
     on_failed: Any
+    announce: bool
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,7 +165,7 @@ _TASK_CHECKS: dict[str, codec.Check] = {
     "priority": _int32,
     "max_attempts": _attempts,
     "backoff": lambda value: value if callable(value) else _waits(value),
-    **dict.fromkeys(("isolate", "private"), codec.one_of(True, False)),
+    **dict.fromkeys(("isolate", "private", "announce"), codec.one_of(True, False)),
     "memory": codec.whole(1, 2**63 - 1),
     "cancel": codec.one_of("cooperative", "immediate"),
     "permanent": codec.several(codec.exception_type, 0, PERMANENT_MAX),

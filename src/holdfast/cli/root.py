@@ -33,6 +33,7 @@ COMMANDS = (
     "schedules",
     "keys",
     "members",
+    "webhooks",
     "completion",
 )
 """Each is an attribute of the module of its own name."""

@@ -56,6 +56,8 @@ class NewJob(msgspec.Struct, kw_only=True, omit_defaults=True):
     batch: str | None = None
     on_failed: msgspec.Raw | None = None
     """The job that a failure makes: these fields without ids and arguments, and `argument`, the name of its only one."""
+    announced: int | None = None
+    """-1: its end is to be told to the tenant's webhooks."""
 
 
 class Inserted(msgspec.Struct):
@@ -303,6 +305,8 @@ class JobFilter(msgspec.Struct, kw_only=True, frozen=True):
     after: datetime | None = None
     before: datetime | None = None
     batch: str | None = None
+    since: str | None = None
+    """An id: only this job and newer ones are looked at, however few of them match."""
 
 
 CANCELLABLE = (State.QUEUED, State.RUNNING)

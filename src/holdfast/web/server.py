@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from holdfast.app import Holdfast
 from holdfast.limits.idempotency import KEY_CHARS_MAX
 from holdfast.version import VERSION
-from holdfast.web import health, metrics, recovery
+from holdfast.web import health, inbound, metrics, recovery
 from holdfast.web.api import (
     batches,
     breakers,
@@ -29,8 +29,10 @@ from holdfast.web.api import (
     session,
     stats,
     tenants,
+    webhooks,
 )
 from holdfast.web.auth import Authenticator
+from holdfast.web.dashboard import install as dashboard
 from holdfast.web.gate import Gate
 from holdfast.web.idempotent import HEADER, METHODS
 from holdfast.web.models import NewJob
@@ -55,6 +57,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     projects.router,
     schedules.router,
     batches.router,
+    inbound.router,  # before webhooks: /webhooks/in is no webhook's id
+    webhooks.router,
     session.router,
     session.door,
     recovery.router,
@@ -116,6 +120,7 @@ def make_app(hf: Holdfast, authenticator: Authenticator) -> Server:
         for given in extension.routers:
             router = given if isinstance(given, APIRouter) else given()
             app.include_router(router, prefix="/api", responses=ANY_ROUTE)
+    dashboard.install(app, hf)
     metrics.install(app, hf)
     app.add_middleware(Gate, settings=hf.settings)
     return app

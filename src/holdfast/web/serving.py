@@ -74,9 +74,15 @@ async def serve_for_development(hf: Holdfast, port: int | None, say: Callable[[s
         authenticator = app.state.web.authenticator
         await authenticator.require_some_way_in(LOOPBACK, dev=True)
         if not await authenticator.has_some_way_in():
-            say("Nobody can log in to the API yet: `holdfast keys create --service` makes a key.")
+            say("There is no key for the HTTP API yet: `holdfast keys create --service` makes one.")
         with _listen_where_free() if port is None else _listen(LOOPBACK, port) as listening:
-            await _serve(hf, app, listening, say, supervised=True)
+            link = await authenticator.one_time_link(_address(listening))
+
+            def say_both(where: str) -> None:
+                say(where)
+                say(f"Dashboard, logs you in once within ten minutes: {link}")
+
+            await _serve(hf, app, listening, say_both, supervised=True)
     finally:
         await hf.aclose()
 
@@ -96,8 +102,7 @@ async def _serve_beside_reaper(hf: Holdfast, app: Server, listening: socket.sock
 async def _serve(
     hf: Holdfast, app: Server, listening: socket.socket, say: Callable[[str], None], *, supervised: bool = False
 ) -> None:
-    host, port = listening.getsockname()[:2]
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    address = _address(listening)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -109,6 +114,11 @@ async def _serve(
         timeout_graceful_shutdown=max(1, round(hf.settings.grace)),
     )
     await _Uvicorn(config, app, lambda: say(f"Serving {address}"), supervised).serve([listening])
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _listen_where_free() -> socket.socket:

@@ -4,7 +4,8 @@
 INSERT INTO holdfast_jobs (
     id, run_id, queue, task, args, max_attempts, lease_seconds, priority, tenant, project, actor, run_at, hold,
     unique_key, order_key, order_blocks, timeout_seconds, expected_seconds, backoff, noun, tags, meta, enqueued_by,
-    trace_context, batch, on_failed, created_at, updated_at
+    trace_context, batch, on_failed, created_at, updated_at,
+    announced
 )
 SELECT
     value ->> '$.id', value ->> '$.run_id', value ->> '$.queue', value ->> '$.task',
@@ -15,7 +16,8 @@ SELECT
     value ->> '$.unique_key', value ->> '$.order_key', value ->> '$.order_blocks',
     value ->> '$.timeout_seconds', value ->> '$.expected_seconds', value ->> '$.backoff', value ->> '$.noun',
     value ->> '$.tags', value ->> '$.meta', value ->> '$.enqueued_by', value ->> '$.trace_context',
-    value ->> '$.batch', value ->> '$.on_failed', value ->> '$.now', value ->> '$.now'
+    value ->> '$.batch', value ->> '$.on_failed', value ->> '$.now', value ->> '$.now',
+    value ->> '$.announced'
 FROM json_each($1)
 WHERE true
 ON CONFLICT (id) DO UPDATE SET id = excluded.id
@@ -198,6 +200,7 @@ SELECT * FROM holdfast_jobs WHERE id = :id AND (:tenant IS NULL OR tenant = :ten
 -- The state is put in by name and with its index: without that the few running jobs are looked for in all of history.
 SELECT * FROM holdfast_jobs WHERE true /* state */
   AND id < coalesce(:cursor, '~')  -- every id sorts before that
+  AND id >= coalesce(:since, '')
   AND (:queue IS NULL OR queue = :queue)
   AND (:task IS NULL OR task = :task)
   AND (:tenant IS NULL OR tenant = :tenant)

@@ -85,6 +85,7 @@ def _matching(
         "batch": where.batch,
         "after": where.after and where.after.timestamp(),
         "before": where.before and where.before.timestamp(),
+        "since": where.since,
         "limit": limit,
     }
     found: list[sqlite3.Row] = []

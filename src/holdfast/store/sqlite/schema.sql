@@ -87,7 +87,8 @@ CREATE TABLE holdfast_jobs (
     args                TEXT    NOT NULL,
     result              TEXT,
     batch               TEXT,
-    on_failed           TEXT
+    on_failed           TEXT,
+    announced           INTEGER  -- the run whose end was told to webhooks last; null: nobody is to be told
 );
 
 -- Exactly what a claim may take, in the order in which it takes it.
@@ -107,6 +108,9 @@ CREATE INDEX holdfast_jobs_finished ON holdfast_jobs (state, finished_at) WHERE 
 -- For lists of one tenant: state by state, newest first.
 CREATE INDEX holdfast_jobs_tenant ON holdfast_jobs (tenant, state, id) WHERE tenant IS NOT NULL;
 CREATE INDEX holdfast_jobs_batch ON holdfast_jobs (batch, state, id) WHERE batch IS NOT NULL;
+CREATE INDEX holdfast_jobs_announce ON holdfast_jobs (id) WHERE announced < run_no AND state IN ('completed', 'failed', 'cancelled');
+-- The deliveries of one webhook, newest first; their project is the webhook.
+CREATE INDEX holdfast_jobs_deliveries ON holdfast_jobs (project, id) WHERE task = 'holdfast:deliver';
 
 -- Whatever moves an ordered job out of the way, also on a caller's own connection, lets the head of its key go in the
 -- same transaction. A head that is running, or failed and blocking, is left alone, and so are those behind it.
@@ -407,3 +411,23 @@ CREATE TABLE holdfast_batches (
 );
 CREATE INDEX holdfast_batches_open ON holdfast_batches (id) WHERE ended_at IS NULL;
 CREATE INDEX holdfast_batches_ended ON holdfast_batches (ended_at) WHERE ended_at IS NOT NULL;
+
+CREATE TABLE holdfast_webhooks (
+    id                 TEXT NOT NULL PRIMARY KEY,
+    tenant             TEXT NOT NULL,
+    url                TEXT NOT NULL,
+    events             TEXT NOT NULL,  -- a JSON list: types, `job.*`, `*`
+    description        TEXT,
+    secret             TEXT NOT NULL,  -- sealed where an encryption key is configured
+    old_secret         TEXT,  -- signs beside the new one until old_secret_ends_at
+    old_secret_ends_at REAL,
+    failures           INTEGER NOT NULL DEFAULT 0,  -- in a row
+    failing_since_at   REAL,
+    retry_at           REAL,  -- nothing is sent before
+    last_error         TEXT,
+    disabled_at        REAL,
+    disabled_reason    TEXT,
+    created_at         REAL NOT NULL,
+    created_by         TEXT
+) WITHOUT ROWID;
+CREATE INDEX holdfast_webhooks_tenant ON holdfast_webhooks (tenant, id);
