@@ -167,6 +167,12 @@ class Conflict(HoldfastError):
         self.code = code
 
 
+class MachinesUnavailable(HoldfastError):
+    """The provider of machines did not do what it was asked."""
+
+    code = "machines_unavailable"
+
+
 # -- how often, and once only ----------------------------------------------------------------------------------------
 
 

@@ -30,13 +30,15 @@ def reaper(call: Call, once: bool, interval: float | None) -> None:
 
 async def _once(call: Call, hf: Holdfast) -> None:
     try:
-        report, pruned = await Reaper(hf.store, hf.settings).one_pass()
+        report, pruned = await Reaper(hf.store, hf.settings, start_machines=hf.machines.recover).one_pass()
     finally:
         await hf.aclose()
     counts = {
         "requeued": len(report.requeued),
         "failed": len(report.failed),
         "cancelled": len(report.cancelled),
+        "orphaned_jobs_found": report.orphaned_jobs_found,
+        "machines_started": report.machines_started,
         "pruned": pruned,
     }
     if call.as_json:
@@ -47,7 +49,7 @@ async def _once(call: Call, hf: Holdfast) -> None:
 
 async def reap_until_stopped(hf: Holdfast, interval: float | None = None, *, supervised: bool = False) -> None:
     """Signals end it after the pass under way. A supervisor passes Ctrl+C on as SIGTERM, so that it counts once."""
-    process, scheduler = Reaper(hf.store, hf.settings, interval), Scheduler(hf)
+    process, scheduler = Reaper(hf.store, hf.settings, interval, hf.machines.recover), Scheduler(hf)
 
     def stop() -> None:
         process.stop()
@@ -59,6 +61,7 @@ async def reap_until_stopped(hf: Holdfast, interval: float | None = None, *, sup
     seconds = interval or hf.settings.reaper_interval
     say(f"Reaper: database {parse_database_url(hf.settings.database_url).safe}, every {seconds:g} s")
     try:
-        await asyncio.gather(process.run(), scheduler.run_listening())
+        async with hf.machines.running():
+            await asyncio.gather(process.run(), scheduler.run_listening())
     finally:
         await hf.aclose()

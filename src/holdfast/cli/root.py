@@ -28,6 +28,7 @@ COMMANDS = (
     "tenants",
     "plans",
     "queues",
+    "machines",
     "budgets",
     "breakers",
     "schedules",

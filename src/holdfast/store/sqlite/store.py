@@ -23,6 +23,7 @@ from holdfast.store.protocol import (
     CallerStatement,
     Claim,
     Completion,
+    Demand,
     Departure,
     Glance,
     Held,
@@ -36,7 +37,7 @@ from holdfast.store.protocol import (
     Wake,
     WorkerRow,
 )
-from holdfast.store.sqlite import claim, finish, insert, lists, look, migrate, reap, rows, steer, transaction
+from holdfast.store.sqlite import claim, demand, finish, insert, lists, look, migrate, reap, rows, steer, transaction
 from holdfast.store.sqlite.connection import MEMORY, open_connection, require_folder, require_new_enough_sqlite
 from holdfast.store.sqlite.logs import LogVerbs
 from holdfast.store.sqlite.readers import Readers
@@ -255,6 +256,9 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
 
     async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
         return await self._read(lambda session: look.unserved(session, older_than, limit))
+
+    async def job_demand(self, *, enough: int, cap: int) -> list[Demand]:
+        return await self._read(lambda session: demand.demand(session, enough, cap))
 
     async def run_list(self, job_id: str, *, tenant: str | None = None) -> list[Run]:
         return await self._read(lambda session: look.runs(session, job_id, tenant))
