@@ -149,7 +149,9 @@ def _opening() -> str:
 
 
 def _public(module: Any) -> list[str]:
-    return sorted(getattr(module, "__all__", None) or [n for n, v in vars(module).items() if _is_own(n, v, module)], key=str.lower)
+    return sorted(
+        getattr(module, "__all__", None) or [n for n, v in vars(module).items() if _is_own(n, v, module)], key=str.lower
+    )
 
 
 def _is_own(name: str, value: Any, module: Any) -> bool:
@@ -165,7 +167,10 @@ def _parts() -> list[tuple[str, Any]]:
     return [
         (name, part)
         for name, part in sorted(found.items())
-        if not name.startswith("_") and name not in inner and type(part).__module__.startswith("holdfast.") and _methods(type(part))
+        if not name.startswith("_")
+        and name not in inner
+        and type(part).__module__.startswith("holdfast.")
+        and _methods(type(part))
     ]
 
 
@@ -196,7 +201,9 @@ def _methods(kind: type) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         if base.__module__.startswith("holdfast"):
-            found |= {n: v for n, v in vars(base).items() if callable(v) or isinstance(v, property | classmethod | staticmethod)}
+            found |= {
+                n: v for n, v in vars(base).items() if callable(v) or isinstance(v, property | classmethod | staticmethod)
+            }
     return {name: value for name, value in found.items() if not name.startswith("_") or name == "__init__"}
 
 

@@ -132,7 +132,10 @@ EVENTS = {
     "webhook_created": ("whoever made it", "An address of a tenant that is told what happens."),
     "webhook_changed": ("whoever changed it", "Its address, its events or its description."),
     "webhook_rotated": ("whoever asked for it", "It has a new secret."),
-    "webhook_disabled": ("whoever disabled it, or the delivery", "Nothing is sent there any more; too many failures do the same."),
+    "webhook_disabled": (
+        "whoever disabled it, or the delivery",
+        "Nothing is sent there any more; too many failures do the same.",
+    ),
     "webhook_enabled": ("whoever enabled it", "It is told again what happens."),
     "webhook_removed": ("whoever removed it", "It is gone."),
     "machine.started": ("whoever asked for it", "A machine was started by hand."),

@@ -30,6 +30,7 @@ EXAMPLES = {
     "queues set": "holdfast queues set reports --limit 4",
     "queues pause": "holdfast queues pause mail",
     "queues resume": "holdfast queues resume mail",
+    "machines list": "holdfast machines list",
     "budgets list": "holdfast budgets list --tenant acme",
     "budgets show": "holdfast budgets show acme ai",
     "budgets set": "holdfast budgets set acme ai --cents 5000",

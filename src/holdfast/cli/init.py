@@ -90,6 +90,8 @@ def init(call: Call, folder: Path) -> None:
         return
     click.echo(f"Wrote {' and '.join(str(path) for path in files)}. Next:\n")
     enter = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
-    click.echo(f"  {enter}holdfast dev                    # worker, reaper, API and dashboard on an SQLite file; leave it running")
+    click.echo(
+        f"  {enter}holdfast dev                    # worker, reaper, API and dashboard on an SQLite file; leave it running"
+    )
     click.echo(f"  {enter}holdfast enqueue flaky --wait   # in another terminal: fails once, then works")
     click.echo(f"  {enter}holdfast jobs list              # what happened")
