@@ -11,6 +11,7 @@ import enum
 import importlib
 import importlib.util
 import inspect
+import itertools
 import re
 import sys
 from collections.abc import Iterator
@@ -59,9 +60,9 @@ def settings_page() -> str:
         "",
         MADE.strip(),
         "",
-        "Strongest first: arguments of `Holdfast(…)`, the environment, `holdfast.toml` or `[tool.holdfast]` in `pyproject.toml` of the",
-        "working directory, the default. Where a setting has several variables, the first one that is set counts. A value that cannot",
-        "work is refused at the start, by name. Durations are seconds, where nothing else is said; fractions are allowed.",
+        "Strongest first: arguments of `Holdfast(…)`, the environment, `holdfast.toml` or `[tool.holdfast]` in `pyproject.toml` of",
+        "the working directory, the default. Where a setting has several variables, the first one that is set counts. A value that",
+        "cannot work is refused at the start, by name. Durations are seconds, where nothing else is said; fractions are allowed.",
         "",
         "| name | environment | default | meaning |",
         "|---|---|---|---|",
@@ -88,7 +89,7 @@ def settings_page() -> str:
 
 
 def _default(field: dataclasses.Field[Any]) -> str:
-    value = field.default_factory() if field.default is dataclasses.MISSING else field.default  # type: ignore[misc]
+    value = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
     if value is None or value == ():
         return "–"
     if isinstance(value, dict):
@@ -103,7 +104,7 @@ def _docstrings_of_fields(path: str | None, class_name: str) -> dict[str, str]:
     tree = ast.parse(Path(path or "").read_text(encoding="utf-8"))
     body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == class_name)
     found = {}
-    for field, below in zip(body, body[1:], strict=False):
+    for field, below in itertools.pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
             found[ast.unparse(field.target)] = " ".join(str(below.value.value).split())
     return found
@@ -143,8 +144,8 @@ def python_page() -> str:
 
 def _opening() -> str:
     return (
-        "Every public name with its signature. What is not here may change at any time. Methods that end in `_sync` are for programs\n"
-        "without asyncio. Errors are on [a page of their own](errors.md)."
+        "Every public name with its signature. What is not here may change at any time. Methods that end in `_sync` are for\n"
+        "programs without asyncio. Errors are on [a page of their own](errors.md)."
     )
 
 
@@ -233,7 +234,7 @@ def _signature(function: Any) -> str:
     for place, one in enumerate(parameters):
         if one.name == "self" and place == 0:
             continue
-        stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+        stars = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
         if one.kind is one.KEYWORD_ONLY and not any(p.kind in (p.KEYWORD_ONLY, p.VAR_POSITIONAL) for p in parameters[:place]):
             shown.append("*")
         text = stars + one.name
@@ -272,8 +273,8 @@ def events_page() -> str:
         "",
         MADE.strip(),
         "",
-        "What is unusual leaves an event: `hf.events(…)`, `holdfast events`, `GET /api/events`. A job that simply works leaves none. An event",
-        "is written in the transaction of the change that it tells of, and kept for `retention_events` days.",
+        "What is unusual leaves an event: `hf.events(…)`, `holdfast events`, `GET /api/events`. A job that simply works leaves",
+        "none. An event is written in the transaction of the change that it tells of, and kept for `retention_events` days.",
         "",
         "| type | author | what happened | written in |",
         "|---|---|---|---|",
@@ -292,8 +293,8 @@ def errors_page() -> str:
         "",
         MADE.strip(),
         "",
-        "Every error is a class of `holdfast.errors` below `HoldfastError`, with a stable `code`. The HTTP API answers with the same code",
-        "([more](http.md#errors)), the command line prints it with `--json`.",
+        "Every error is a class of `holdfast.errors` below `HoldfastError`, with a stable `code`. The HTTP API answers with the same",
+        "code ([more](http.md#errors)), the command line prints it with `--json`.",
         "",
         "| class | code | HTTP | meaning |",
         "|---|---|---|---|",
@@ -306,8 +307,8 @@ def errors_page() -> str:
         shown = f"`{code}`" if code else "its own"
         lines.append(f"| {'· ' * depth}`{kind.__name__}` | {shown} | {status} | {_cell(_first(kind.__doc__, own=kind))} |")
     lines += ["", "## What a task raises to steer its own job", "", "| class | meaning |", "|---|---|"]
-    for kind in (errors.Abort, errors.RetryLater, errors.Snooze):
-        lines.append(f"| `{kind.__name__}{_signature(kind.__init__)}` | {_first(kind.__doc__)} |")
+    for steering in (errors.Abort, errors.RetryLater, errors.Snooze):
+        lines.append(f"| `{steering.__name__}{_signature(steering.__init__)}` | {_first(steering.__doc__)} |")
     lines += ["", "## Codes of a run that failed", "", "`error_code` of a job, beside what `Abort` and `RetryLater` name:", ""]
     lines += ["| code | meaning |", "|---|---|", *(f"| `{code}` | {meaning} |" for code, meaning in words.RUNS.items())]
     lines += ["", "## Codes of conflicts", "", "`Conflict` and `JobConflict` carry one of these:", ""]

@@ -38,7 +38,7 @@ VARIABLES = {
     "HOLDFAST_APP": "Where the tasks are, as `module:name`; as `--app`.",
     "HOLDFAST_MACHINE_ID": "The name of the machine that a worker runs on, where it is not Fly's `FLY_MACHINE_ID`.",
     "HOLDFAST_MAX_LIFETIME_SEC": "Set for machines: after this long they end, whatever happens.",
-    "HOLDFAST_GIT_TOKEN": "Extraction: the token for a private repository; else `GITHUB_TOKEN`, `GITLAB_TOKEN`, `BITBUCKET_TOKEN`.",
+    "HOLDFAST_GIT_TOKEN": "Extraction: the token for a private repository; else `GITHUB_TOKEN` and the like.",
     "HOLDFAST_ADVISORIES": "Extraction: the file of advisories; else `holdfast-advisories.db`.",
     "HOLDFAST_REPORTS": "Extraction: the folder or `s3://bucket/prefix` for reports.",
     "HOLDFAST_SEMGREP_RULES": "Extraction: Semgrep rules of your own.",
