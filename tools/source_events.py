@@ -69,7 +69,7 @@ def _read_python(found: Written, statements: dict[str, int]) -> None:
         teller = min(tellers - seen)
         seen.add(teller)
         for path, tree in trees.items():
-            if path != teller.home and not _imports(tree, teller.name):
+            if path != teller.home and not _imports_from(tree, teller.home):
                 continue
             for function, call in _calls(tree):
                 told = _argument(call, teller.parameter, teller.place) if _called(call) == teller.name else None
@@ -131,8 +131,10 @@ def _called(call: ast.Call) -> str | None:
     return call.func.attr if isinstance(call.func, ast.Attribute) else None
 
 
-def _imports(tree: ast.Module, name: str) -> bool:
-    return any(isinstance(node, ast.ImportFrom) and any(one.name == name for one in node.names) for node in ast.walk(tree))
+def _imports_from(tree: ast.Module, home: Path) -> bool:
+    """The function itself, or the class that has it."""
+    module = "holdfast." + home.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".")
+    return any(isinstance(node, ast.ImportFrom) and node.module == module for node in ast.walk(tree))
 
 
 def _shown(path: Path) -> str:
