@@ -5,7 +5,7 @@ PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser servers demo demo-full test test-fast screenshots conformance cases bench bench-peers chaos fuzz-api lint types fmt ci clean
+.PHONY: help setup browser servers demo demo-full test test-fast screenshots conformance cases bench bench-peers chaos fuzz fuzz-api scan lint types fmt ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -64,6 +64,9 @@ chaos: setup ## kill, freeze and restart at random for some minutes, then check 
 fuzz-api: setup ## send a lot of generated requests to every route of the API, as every role, on both databases
 	@HOLDFAST_FUZZ_EXAMPLES=200 HOLDFAST_FUZZ_STORE=sqlite $(PY) -m pytest --quiet tests/web/test_fuzz.py
 	@HOLDFAST_FUZZ_EXAMPLES=200 HOLDFAST_FUZZ_STORE=postgres $(PY) -m pytest --quiet tests/web/test_fuzz.py
+
+scan: setup ## our own extraction over this repository; what it finds must be on tools/scan-allowed.toml
+	@$(PY) -m tools.scan
 
 lint: setup ## ruff
 	@$(PY) -m ruff check .

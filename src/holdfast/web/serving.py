@@ -13,6 +13,7 @@ import uvicorn
 from holdfast.app import Holdfast
 from holdfast.errors import ConfigError
 from holdfast.processes.reaper import Reaper
+from holdfast.web.patience import Impatient
 from holdfast.web.server import Server
 
 LOOPBACK = "127.0.0.1"
@@ -97,6 +98,7 @@ async def _serve(
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     config = uvicorn.Config(
         app,
+        http=Impatient,
         log_config=None,
         access_log=False,
         server_header=False,
