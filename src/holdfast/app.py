@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast import codec, prune
 from holdfast import reap as rescue
+from holdfast.batch import Batches
 from holdfast.claim import check_queues
 from holdfast.clock import DatabaseClock
 from holdfast.console import guard_log
@@ -25,17 +26,23 @@ from holdfast.limits.budget import Budgets
 from holdfast.limits.idempotency import Idempotency
 from holdfast.limits.rate import Rates
 from holdfast.limits.spending import Spending
+from holdfast.outbox import Outbox
 from holdfast.people.keys import Keys
 from holdfast.people.members import Members
 from holdfast.people.projects import Projects
 from holdfast.portal import Portal
+from holdfast.processes.scheduler import Scheduler
 from holdfast.processes.worker import Worker, WorkerEnd
 from holdfast.redact import add_pattern
+from holdfast.schedule import Schedules
 from holdfast.settings import Settings, load_settings
 from holdfast.store.protocol import Store, Transaction
 from holdfast.sync_twins import SyncTwins
-from holdfast.task import JobSpec, Task, TaskMaker
+from holdfast.task import JobSpec, Task, TaskMaker, check_hook
 from holdfast.tenants import Plans, Queues, Tenants
+from holdfast.webhooks.announce import announce_ended
+from holdfast.webhooks.endpoints import Webhooks
+from holdfast.webhooks.inbound import Inbound
 
 if TYPE_CHECKING:
     from holdfast.web.auth import Authenticate
@@ -67,10 +74,21 @@ class Holdfast(SyncTwins):
         self.spending = Spending(self)
         self.breakers = Breakers(self, current_run)
         self.breaker = self.breakers.named
+        self.failed_hook: Task[..., Any] | None = None
         self._door = Door(self)
+        self.schedules = Schedules(self)
+        self.every = self.schedules.every
+        self.batches = Batches(self, self._door)
+        self.batch = self.batches.create
+        self.batch_sync = self.batches.create_sync
         self.keys = Keys(self)
         self.members = Members(self)
         self.projects = Projects(self)
+        self.webhooks = Webhooks(self)
+        self.outbox = Outbox(self)
+        self.inbound = Inbound(self)
+        if self.settings.webhooks:
+            self._add_task(self.outbox.delivery)
         self._portal = Portal()
         self._workers: set[Worker] = set()
 
@@ -83,6 +101,12 @@ class Holdfast(SyncTwins):
                 raise ConfigError(f"Two tasks are called {name}; give one of them another name=.")
             self.tasks[name] = task
         self.budgets.refuses |= task.spec.budget is not None and task.spec.on_budget == "refuse"
+
+    def on_failed(self, task: Task[..., Any]) -> Task[..., Any]:
+        """Let this task be enqueued whenever a job fails for good whose own task names none: once, above that task."""
+        check_hook("on_failed", task)
+        self.failed_hook = task
+        return task
 
     def task_named(self, name: str) -> Task[..., Any]:
         """By name or alias; UnknownTask names those there are."""
@@ -157,16 +181,16 @@ class Holdfast(SyncTwins):
         return self.enqueue_jobs_sync(jobs, tx)
 
     async def enqueue_jobs(self, jobs: Sequence[JobSpec[Any]], tx: Any) -> list[Job[Any]]:
-        self._refuse_strangers(jobs)
+        self.check_jobs(jobs)
         return await self._door.enqueue(jobs, tx)
 
     def enqueue_jobs_sync(self, jobs: Sequence[JobSpec[Any]], tx: Any) -> list[Job[Any]]:
-        self._refuse_strangers(jobs)
+        self.check_jobs(jobs)
         if tx is not None:
             return self._door.enqueue_in_callers_thread(jobs, tx)
         return self.call_sync(self._door.enqueue(jobs, None))
 
-    def _refuse_strangers(self, jobs: Sequence[JobSpec[Any]]) -> None:
+    def check_jobs(self, jobs: Sequence[JobSpec[Any]]) -> None:
         for job in jobs:
             if not isinstance(job, JobSpec):
                 raise InvalidOption(f"enqueue_many takes what task.job(...) returns, not {type(job).__name__}.")
@@ -182,6 +206,7 @@ class Holdfast(SyncTwins):
         concurrency: int = 10,
         exit_when_idle: float | None = None,
         reap: bool = True,
+        schedule: bool = True,
         on_stuck: Callable[[], None] | None = None,
     ) -> Worker:
         if not isinstance(concurrency, int) or not 1 <= concurrency <= 10_000:
@@ -190,6 +215,7 @@ class Holdfast(SyncTwins):
             exit_when_idle = None if exit_when_idle is None else codec.seconds(0.0)(exit_when_idle)
         except ValueError as wrong:
             raise InvalidOption(f"exit_when_idle must be {wrong}, not {reprlib.repr(exit_when_idle)}") from None
+        announces = self.settings.webhooks and any(task.spec.announce for task in self.tasks.values())
         wanted = check_queues(queues) or sorted({task.spec.queue for task in self.tasks.values()}) or ["default"]
         for task in self.tasks.values():
             if task.spec.rate is not None:
@@ -203,6 +229,8 @@ class Holdfast(SyncTwins):
             exit_when_idle=exit_when_idle,
             reap=reap,
             on_stuck=on_stuck,
+            scheduler=Scheduler(self) if schedule else None,
+            announce=(lambda: announce_ended(self)) if announces else None,
         )
 
     async def run_worker(
@@ -212,10 +240,13 @@ class Holdfast(SyncTwins):
         concurrency: int = 10,
         exit_when_idle: float | None = None,
         reap: bool = True,
+        schedule: bool = True,
     ) -> WorkerEnd:
         """Work in this process. `exit_when_idle=0.0` returns when nothing is left to do now, None runs until stopped.
         `queues`: a list, the first one first; or weights such as `{"mail": 3, "reports": 1}`."""
-        worker = self.worker(queues=queues, concurrency=concurrency, exit_when_idle=exit_when_idle, reap=reap)
+        worker = self.worker(
+            queues=queues, concurrency=concurrency, exit_when_idle=exit_when_idle, reap=reap, schedule=schedule
+        )
         self._workers.add(worker)
         try:
             return await worker.run()

@@ -16,16 +16,24 @@ from holdfast.ids import new_job_id, new_run_id
 from holdfast.job import Job, State
 from holdfast.limits.budget import Budgets, refuse_if_used_up
 from holdfast.limits.depth import DepthGuard
-from holdfast.options import TaskSpec
+from holdfast.options import JobOptions, TaskSpec
 from holdfast.redact import redact, redact_value
 from holdfast.settings import Settings
 from holdfast.store.protocol import Depth, Inserted, NewJob, Store
-from holdfast.task import JobSpec
+from holdfast.task import JobSpec, Task
 from holdfast.tx import Caller, caller_of
 
 
-def plan(specs: Sequence[JobSpec[Any]], settings: Settings) -> list[NewJob]:
+def plan(
+    specs: Sequence[JobSpec[Any]], settings: Settings, failed_hook: Task[..., Any] | None = None, batch: str | None = None
+) -> list[NewJob]:
+    """`failed_hook`: the task for failures of tasks that name none of their own."""
     jobs = [_new_job(spec, settings) for spec in specs]
+    for spec, job in zip(specs, jobs, strict=True):
+        hook = spec.task.spec.on_failed or failed_hook
+        if hook is not None:
+            job.on_failed = _on_failed(hook, settings)
+        job.batch = batch
     context = tracing.context_of_enqueue(jobs)
     if context is not None:
         for job in jobs:
@@ -39,6 +47,9 @@ class Platform(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+
+    @property
+    def failed_hook(self) -> Task[..., Any] | None: ...
 
     @property
     def budgets(self) -> Budgets: ...
@@ -55,8 +66,8 @@ class Door:
     def _store(self) -> Store:
         return self._platform.store
 
-    async def enqueue(self, specs: Sequence[JobSpec[Any]], tx: object) -> list[Job[Any]]:
-        jobs = plan(specs, self._platform.settings)
+    async def enqueue(self, specs: Sequence[JobSpec[Any]], tx: object, *, batch: str | None = None) -> list[Job[Any]]:
+        jobs = plan(specs, self._platform.settings, self._platform.failed_hook, batch)
         if not jobs:
             return []
         if tx is None and len(jobs) > 1 and any(spec.options.on_duplicate == "raise" for spec in specs):
@@ -83,12 +94,14 @@ class Door:
             await caller.run_async(self._store.forget_statement(_created(jobs, inserted)))
         return _answers(specs, jobs, inserted)
 
-    def enqueue_in_callers_thread(self, specs: Sequence[JobSpec[Any]], tx: object) -> list[Job[Any]]:
+    def enqueue_in_callers_thread(
+        self, specs: Sequence[JobSpec[Any]], tx: object, *, batch: str | None = None
+    ) -> list[Job[Any]]:
         """For a sync program with a connection of its own: everything happens right here, no loop, no other thread."""
         caller = _caller_for(self._store, tx)
         if caller.is_async:
             raise InvalidOption("enqueue_sync cannot use an async connection; await enqueue(...) instead.")
-        jobs = plan(specs, self._platform.settings)
+        jobs = plan(specs, self._platform.settings, self._platform.failed_hook, batch)
         if not jobs:
             return []
         for tenant, kind in self._budgets_asked(specs):
@@ -143,7 +156,17 @@ def _new_job(spec: JobSpec[Any], settings: Settings) -> NewJob:
         tags=options.tags,
         meta=options.meta and redact_value(options.meta),
         enqueued_by=options.enqueued_by and redact(options.enqueued_by),
+        announced=-1 if task.announce and options.tenant is not None and settings.webhooks else None,
     )
+
+
+def _on_failed(hook: Task[..., Any], settings: Settings) -> msgspec.Raw:
+    """All that the database needs to make the follow-up job when this one fails, also without anybody who knows the task."""
+    job = _new_job(JobSpec(hook, b"{}", JobOptions()), settings)
+    known = msgspec.json.decode(msgspec.json.encode(job))
+    for name in ("id", "run_id", "args"):
+        del known[name]
+    return msgspec.Raw(msgspec.json.encode({**known, "argument": hook.failure_argument}))
 
 
 def _timeout(task: TaskSpec, settings: Settings) -> float:
@@ -196,6 +219,7 @@ def _answers(specs: Sequence[JobSpec[Any]], jobs: Sequence[NewJob], inserted: Se
             run_at=job.run_at,
             tags=job.tags or [],
             meta=job.meta or {},
+            batch=job.batch,
             _app=spec.task.app,
         )
         for spec, job, answer in zip(specs, jobs, inserted, strict=True)

@@ -133,6 +133,12 @@ class SignerUnavailable(HoldfastError):
     code = "signer_unavailable"
 
 
+class SignatureInvalid(Unauthenticated):
+    """A webhook that came in is not signed, not by whom it should be, or not just now."""
+
+    code = "signature_invalid"
+
+
 class NotFound(HoldfastError):
     """There is no such key, member, project or the like, or it is another tenant's."""
 
@@ -204,6 +210,15 @@ class IdempotencyInProgress(HoldfastError):
 
     code = "idempotency_in_progress"
     retry_after = 1.0
+
+
+# -- webhooks --------------------------------------------------------------------------------------------------------
+
+
+class TargetRefused(HoldfastError):
+    """A webhook would go where none may go, such as into a private network."""
+
+    code = "webhook_target_refused"
 
 
 # -- the database ----------------------------------------------------------------------------------------------------

@@ -50,6 +50,9 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     expose: Literal["member", "admin", "owner"] | None = None
     capture: tuple[str, ...] = ("logging",)
     private: bool = False
+    on_failed: Any = None
+    """The task that is enqueued when a job of this one fails for good."""
+    announce: bool = False
 
 
 class TaskOptions(TypedDict, total=False):
@@ -79,6 +82,8 @@ class TaskOptions(TypedDict, total=False):
     expose: Literal["member", "admin", "owner"] | None
     capture: Sequence[Literal["logging", "debug", "print"]]
     private: bool
+    on_failed: Any
+    announce: bool
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,7 +165,7 @@ _TASK_CHECKS: dict[str, codec.Check] = {
     "priority": _int32,
     "max_attempts": _attempts,
     "backoff": lambda value: value if callable(value) else _waits(value),
-    **dict.fromkeys(("isolate", "private"), codec.one_of(True, False)),
+    **dict.fromkeys(("isolate", "private", "announce"), codec.one_of(True, False)),
     "memory": codec.whole(1, 2**63 - 1),
     "cancel": codec.one_of("cooperative", "immediate"),
     "permanent": codec.several(codec.exception_type, 0, PERMANENT_MAX),
@@ -170,6 +175,7 @@ _TASK_CHECKS: dict[str, codec.Check] = {
     "order_on_failure": codec.one_of("skip", "block"),
     "expose": codec.one_of("member", "admin", "owner"),
     "capture": codec.several(codec.one_of("logging", "debug", "print"), 0, 3),
+    "on_failed": lambda value: value,  # a task, which task.py knows how to look at
 }
 _JOB_CHECKS: dict[str, codec.Check] = {
     **dict.fromkeys(("tenant", "project", "actor", "queue", "enqueued_by"), _name),

@@ -9,6 +9,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -118,6 +119,11 @@ _PATTERNS = _Rule(
     "a list of regular expressions (in the environment: one on each line)",
     words=lambda label, value: _checked_patterns(label, value),
 )
+_NETWORKS = _Rule(
+    ("HOLDFAST_WEBHOOK_NETWORKS",),
+    "a list of networks (in the environment: separated by commas), for example 10.0.0.0/8",
+    words=lambda label, value: _checked_networks(label, value),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -203,6 +209,14 @@ class Settings:
     qstash_next_signing_key: str | None = _text(
         *_also_bare("QSTASH_NEXT_SIGNING_KEY"), right="the next signing key of QStash", secret=True
     )
+    webhooks: bool = _switch("HOLDFAST_WEBHOOKS")
+    """Whether this app sends webhooks: then its workers serve the queue `webhooks` too."""
+    webhook_networks: tuple[IPv4Network | IPv6Network, ...] = _setting((), _NETWORKS)
+    """Where webhooks may go although it is not public, and without https."""
+    encryption_key: str | None = _text(
+        "HOLDFAST_ENCRYPTION_KEY", right="a secret of 32 characters or more", chars_min=32, secret=True
+    )
+    """Seals the secrets of webhooks in the database."""
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
 
     def origin(self, field: str) -> str:
@@ -311,6 +325,14 @@ def _checked_patterns(label: str, value: Any) -> tuple[str | re.Pattern[str], ..
         except ConfigError as error:
             raise ConfigError(f"{label}: {error}") from None
     return tuple(patterns)
+
+
+def _checked_networks(label: str, value: Any) -> tuple[IPv4Network | IPv6Network, ...]:
+    given = [one.strip() for one in value.split(",") if one.strip()] if isinstance(value, str) else value
+    try:
+        return tuple(ip_network(one) for one in given)
+    except (TypeError, ValueError):
+        raise ConfigError(_wrong(label, value, _NETWORKS)) from None
 
 
 def _wrong(label: str, value: object, rule: _Rule) -> str:

@@ -46,13 +46,17 @@ LAYERS: list[set[str]] = [
         "why",
         "limits",
         "schedule",
+        "batch",
+        "ticks",
         "stats",
         "sync_twins",
         "tally",
         "outbox",
+        "pages",
         "people",
         "tenant_data",
         "tenants",
+        "webhooks",
     },
     {"adopt", "machines", "pipeline"},
     {"processes"},
@@ -63,7 +67,14 @@ LAYERS: list[set[str]] = [
 ]
 """Lowest first: a module imports from its own row and the rows above it here. `""` is the package's own `__init__`."""
 
-EXTRACTION_SEES = {"holdfast", "holdfast.errors", "holdfast.pipeline", "holdfast.extraction"}
+EXTRACTION_SEES = {
+    "holdfast",
+    "holdfast.errors",
+    "holdfast.extraction",
+    "holdfast.pages",
+    "holdfast.pipeline",
+    "holdfast.web.extending",
+}
 
 CONCRETE = ["holdfast.store.sqlite", "holdfast.store.postgres"]
 CONCRETE += ["holdfast.machines.local", "holdfast.machines.fly", "holdfast.machines.kubernetes"]

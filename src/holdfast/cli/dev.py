@@ -23,7 +23,7 @@ from holdfast.version import VERSION
 )
 @click.pass_obj
 def dev(call: Call, port: int | None) -> int:
-    """Migrate, then run a worker, a reaper and the HTTP API until Ctrl+C."""
+    """Migrate, then run a worker, a reaper, the HTTP API and the dashboard until Ctrl+C."""
     code = run_to_end(lambda: _prepare(call))
     if code:
         return code

@@ -30,8 +30,10 @@ COMMANDS = (
     "queues",
     "budgets",
     "breakers",
+    "schedules",
     "keys",
     "members",
+    "webhooks",
     "completion",
 )
 """Each is an attribute of the module of its own name."""

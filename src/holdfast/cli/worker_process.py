@@ -35,6 +35,7 @@ class Wish:
     concurrency: int = 10
     exit_when_idle: float | None = None
     reap: bool = True
+    schedule: bool = True
     grace: float | None = None
 
 
@@ -71,7 +72,12 @@ class WorkerProcess:
         wish = self._wish
         idle = hf.settings.exit_when_idle if wish.exit_when_idle is None else wish.exit_when_idle
         self._worker = hf.worker(
-            queues=wish.queues, concurrency=wish.concurrency, exit_when_idle=idle, reap=wish.reap, on_stuck=self._stuck
+            queues=wish.queues,
+            concurrency=wish.concurrency,
+            exit_when_idle=idle,
+            reap=wish.reap,
+            schedule=wish.schedule,
+            on_stuck=self._stuck,
         )
         self._loop = asyncio.get_running_loop()
         self._introduce(hf)

@@ -8,7 +8,7 @@ import logging
 import random
 
 from holdfast.errors import StorageError
-from holdfast.prune import prune
+from holdfast.prune import prune, prune_if_due
 from holdfast.reap import ReapReport, reap
 from holdfast.settings import Settings
 from holdfast.store.protocol import Store
@@ -35,7 +35,7 @@ class Reaper:
         """Until stopped. Nothing that goes wrong in a pass ends it."""
         while not self._stopping.is_set():
             try:
-                await self.one_pass(prunes=self._passes_until_prune == 0)
+                await self.one_pass(prunes=self._passes_until_prune == 0, shared=True)
                 self._passes_until_prune = (self._passes_until_prune - 1) % PRUNE_EVERY_PASSES
             except StorageError as error:
                 log.warning("The reaper's pass failed, the next one comes in %g s: %s", self._interval, error)
@@ -45,11 +45,12 @@ class Reaper:
                 async with asyncio.timeout(self._interval):
                     await self._stopping.wait()
 
-    async def one_pass(self, *, prunes: bool = True) -> tuple[ReapReport, int]:
-        """What was rescued, and how many old rows were deleted: of a reaper's passes only every tenth looks for those."""
+    async def one_pass(self, *, prunes: bool = True, shared: bool = False) -> tuple[ReapReport, int]:
+        """What was rescued, and how many old rows were deleted: of a reaper's passes only every tenth looks for those, and
+        where the work is `shared` only if nobody else has done it lately."""
         report = await reap(self._store, self._settings)
-        pruned = 0
+        gone: dict[str, int] | None = None
         if prunes:
             await self._store.order_heal()
-            pruned = sum((await prune(self._store, self._settings)).values())
-        return report, pruned
+            gone = await (prune_if_due if shared else prune)(self._store, self._settings)
+        return report, sum((gone or {}).values())

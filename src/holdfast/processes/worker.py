@@ -20,10 +20,12 @@ from holdfast.context import Platform
 from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.finish import Finisher, release_of
 from holdfast.ids import new_worker_id
+from holdfast.processes.announcer import Announce, Announcer
 from holdfast.processes.claimer import Claimer
 from holdfast.processes.heart import Heart
 from holdfast.processes.isolated import run_isolated
 from holdfast.processes.reaper import Reaper
+from holdfast.processes.scheduler import Scheduler
 from holdfast.processes.slots import Slots
 from holdfast.processes.threads import TaskThreads
 from holdfast.run import Attempt, Interrupt, run_attempt
@@ -67,6 +69,8 @@ class Worker:
         reap: bool = True,
         machine_id: str | None = None,
         on_stuck: Callable[[], None] | None = None,
+        scheduler: Scheduler | None = None,
+        announce: Announce | None = None,
     ) -> None:
         self.platform = platform
         self.store: Store = platform.store
@@ -83,6 +87,8 @@ class Worker:
         self._reap = reap
         self._machine_id = machine_id or os.environ.get("FLY_MACHINE_ID") or os.environ.get("HOLDFAST_MACHINE_ID")
         self._on_stuck = on_stuck
+        self._scheduler = scheduler
+        self._announcer = Announcer(announce, self._announced) if announce else None
         self._stop_reason: str | None = None
         self._draining = False
         self._in_a_hurry = False
@@ -113,8 +119,12 @@ class Worker:
         if any(task.spec.capture for task in self._tasks.values()):
             watch_logging()
         helpers = [asyncio.create_task(work) for work in (self._finisher.run(), self._send_tallies_now_and_then())]
+        if self._announcer is not None:
+            helpers.append(asyncio.create_task(self._announcer.run()))
         if self._reap:
             helpers.append(asyncio.create_task(self._reap_now_and_then()))
+        if self._scheduler is not None:
+            helpers.append(asyncio.create_task(self._scheduler.run()))
         unlisten = await self.store.listen(self._heard)
         life = asyncio.create_task(self._live())
         try:
@@ -188,7 +198,8 @@ class Worker:
         return len(self._slots.waiting)
 
     def is_busy(self) -> bool:
-        return bool(self.running or self._slots.waiting or self._finisher.pending)
+        tells = self._announcer is not None and self._announcer.pending
+        return bool(self.running or self._slots.waiting or self._finisher.pending or tells)
 
     def offer(self, jobs: list[Claimed]) -> None:
         self._tallies.claimed(job.queue for job in jobs)
@@ -202,6 +213,16 @@ class Worker:
     async def announce(self, *, draining: bool) -> None:
         self._draining = draining
         await self.store.worker_save(self.row())
+
+    async def before_leaving(self) -> None:
+        """Also what falls due at this very moment is still to be done: a tick, or the last job of a batch."""
+        if self._scheduler is not None:
+            try:
+                await self._scheduler.one_pass()
+            except StorageError:
+                raise
+            except Exception:
+                log.exception("What falls due by the clock was not looked at before this worker leaves")
 
     def _slots_are_slow(self, waiting: list[Claimed]) -> None:
         self._claimer.pace.stalled()
@@ -241,9 +262,18 @@ class Worker:
             if accepted or attempt.completed_in_tx:
                 self._count(attempt)
             self._claimer.freed(attempt.claimed.queue, attempt.claimed.tenant)
+            if self._announcer is not None and attempt.task.spec.announce:
+                self._announcer.poke()
+        if self._scheduler is not None and self._scheduler.batches_open:
+            self._scheduler.job_ended(last=not self.running)
         if not self.running:
             self._claimer.wake()
             self._run_ended.set()
+
+    def _announced(self) -> None:
+        """There is something to deliver, and perhaps nothing else that keeps this worker."""
+        self._claimer.look_everywhere()
+        self._run_ended.set()
 
     def _count(self, attempt: Attempt) -> None:
         claimed, first_line = attempt.claimed, None
@@ -289,6 +319,8 @@ class Worker:
 
     def _heard(self, what: str) -> None:
         """From any thread."""
+        if self._scheduler is not None:
+            self._scheduler.heard(what)
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self._woken, what)
 

@@ -53,6 +53,11 @@ class NewJob(msgspec.Struct, kw_only=True, omit_defaults=True):
     meta: dict[str, Any] | None = None
     enqueued_by: str | None = None
     trace_context: str | None = None
+    batch: str | None = None
+    on_failed: msgspec.Raw | None = None
+    """The job that a failure makes: these fields without ids and arguments, and `argument`, the name of its only one."""
+    announced: int | None = None
+    """-1: its end is to be told to the tenant's webhooks."""
 
 
 class Inserted(msgspec.Struct):
@@ -299,6 +304,9 @@ class JobFilter(msgspec.Struct, kw_only=True, frozen=True):
     tag: str | None = None
     after: datetime | None = None
     before: datetime | None = None
+    batch: str | None = None
+    since: str | None = None
+    """An id: only this job and newer ones are looked at, however few of them match."""
 
 
 CANCELLABLE = (State.QUEUED, State.RUNNING)

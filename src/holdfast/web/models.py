@@ -84,6 +84,7 @@ class Job(BaseModel):
     meta: dict[str, Any]
     enqueued_by: str | None
     trace_context: str | None
+    batch: str | None
     created_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
@@ -184,6 +185,7 @@ class JobFilter(Taken):
     tag: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     after: datetime | None = None
     before: datetime | None = None
+    batch: Name | None = None
 
 
 class BulkAct(Taken):

@@ -105,8 +105,9 @@ def problem_of(error: errors.HoldfastError) -> Response | None:
         )
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    if isinstance(error, errors.DuplicateJob):
-        more["job_id"] = error.job_id
+    job_id = getattr(error, "job_id", None)  # of DuplicateJob, and of what applications on top raise
+    if job_id is not None:
+        more["job_id"] = job_id
     retry_after = getattr(error, "retry_after", None)
     if retry_after is not None:
         headers["Retry-After"] = str(max(1, math.ceil(retry_after)))

@@ -433,6 +433,30 @@ BEGIN
     RETURN v_done;
 END $$;
 
+-- The job that a failure makes, in the transaction of that failure. It has no follow-up of its own: a failing hook must not call
+-- itself.
+CREATE OR REPLACE FUNCTION holdfast.job_follow_up_v1(p_id uuid, p_now timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_queue text;
+BEGIN
+    INSERT INTO holdfast.jobs (
+           id, run_id, queue, task, args, max_attempts, lease_seconds, priority, tenant, project, run_at, order_blocks,
+           timeout_seconds, expected_seconds, backoff, noun, enqueued_by, created_at, updated_at)
+    SELECT holdfast.new_job_id(p_now), gen_random_uuid(), h.queue, h.task,
+           jsonb_build_object(h.argument, jsonb_build_object('job_id', j.id, 'task', j.task, 'queue', j.queue, 'tenant', j.tenant,
+               'project', j.project, 'attempts', j.attempt, 'error_code', j.error_code, 'error_message', j.error_message)),
+           h.max_attempts, h.lease_seconds, coalesce(h.priority, 0), j.tenant, j.project, p_now, coalesce(h.order_blocks, false),
+           h.timeout_seconds, h.expected_seconds, h.backoff, h.noun, 'on_failed:' || j.id, p_now, p_now
+      FROM holdfast.jobs j,
+           jsonb_to_record(j.on_failed) AS h (queue text, task text, argument text, max_attempts integer,
+               lease_seconds double precision, priority integer, order_blocks boolean, timeout_seconds double precision,
+               expected_seconds double precision, backoff double precision[], noun text)
+     WHERE j.id = p_id
+    RETURNING queue INTO v_queue;
+    PERFORM pg_notify('holdfast', 'job:' || v_queue);
+END $$;
+
 -- Step 4, every other end of a run. A requested cancel turns each of them into `cancelled`.
 CREATE OR REPLACE FUNCTION holdfast.job_leave_v1(p_departures jsonb, p_now timestamptz) RETURNS TABLE (run_id uuid, state text)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
@@ -477,6 +501,9 @@ BEGIN
              WHERE j.id = v_job.id;
             IF v_job.order_key IS NOT NULL AND NOT (v_job.target = 'failed' AND v_job.order_blocks) THEN
                 PERFORM holdfast.order_release_v1(ARRAY[v_job.tenant], ARRAY[v_job.order_key]);
+            END IF;
+            IF v_job.target = 'failed' AND v_job.on_failed IS NOT NULL THEN
+                PERFORM holdfast.job_follow_up_v1(v_job.id, v_now);
             END IF;
         END IF;
         INSERT INTO holdfast.events (job_id, tenant, type, actor, data, at)
@@ -556,6 +583,9 @@ BEGIN
             PERFORM pg_notify('holdfast', 'job:' || v_job.queue || chr(31) || coalesce(v_job.tenant, ''));
             IF v_job.order_key IS NOT NULL AND NOT (v_job.target = 'failed' AND v_job.order_blocks) THEN
                 PERFORM holdfast.order_release_v1(ARRAY[v_job.tenant], ARRAY[v_job.order_key]);
+            END IF;
+            IF v_job.target = 'failed' AND v_job.on_failed IS NOT NULL THEN
+                PERFORM holdfast.job_follow_up_v1(v_job.id, v_now);
             END IF;
         END IF;
         INSERT INTO holdfast.events (job_id, tenant, type, actor, data, at)

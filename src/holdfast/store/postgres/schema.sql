@@ -14,7 +14,9 @@
 --   budgets      what a tenant or plan may spend in a month; budget_months: what was spent; budget_runs: by which run
 --   breakers     outside services by name, and whether jobs that need them wait
 --   members      who is what in which tenant; projects: parts of a tenant's work, by name
+--   schedules    what happens by the clock; batches: jobs that belong together, and what is done when all have ended
 --   keys         what calls the HTTP API, by the hash of its secret; sessions: browsers that showed one, and login links
+--   webhooks     whom a tenant wants to be told of what; each delivery is a job
 --
 -- The life of a row in jobs: inserted `queued`, with `hold` saying why it may not be claimed yet (null: claimable);
 -- the claim makes it `running` with a lease; whoever leaves `running` names the row's run_id (the fence). Every move
@@ -83,7 +85,10 @@ CREATE TABLE holdfast.jobs (
     tags                text[],
     meta                jsonb,
     args                jsonb            NOT NULL,
-    result              jsonb
+    result              jsonb,
+    batch               text,
+    on_failed           jsonb,
+    announced           integer  -- the run whose end was told to webhooks last; null: nobody is to be told
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 1, autovacuum_analyze_scale_factor = 0.05);
 
 -- Exactly what a claim may take, in the order in which it takes it. ~priority (that is -priority - 1) instead of a descending
@@ -104,6 +109,10 @@ CREATE INDEX jobs_failed ON holdfast.jobs (id) WHERE state = 'failed';
 -- For lists of one tenant: state by state, newest first.
 CREATE INDEX jobs_tenant ON holdfast.jobs (tenant, state, id) WHERE tenant IS NOT NULL;
 CREATE INDEX jobs_cancelled ON holdfast.jobs (id) WHERE state = 'cancelled';
+CREATE INDEX jobs_batch ON holdfast.jobs (batch, state, id) WHERE batch IS NOT NULL;
+CREATE INDEX jobs_announce ON holdfast.jobs (id) WHERE announced < run_no AND state IN ('completed', 'failed', 'cancelled');
+-- The deliveries of one webhook, newest first; their project is the webhook.
+CREATE INDEX jobs_deliveries ON holdfast.jobs (project, id) WHERE task = 'holdfast:deliver';
 
 CREATE TABLE holdfast.plans (
     name        text    NOT NULL PRIMARY KEY,
@@ -333,3 +342,65 @@ CREATE TABLE holdfast.breakers (
     probe_ends_at  timestamptz,  -- unless he says until then that he is still at it
     updated_at     timestamptz NOT NULL
 ) WITH (fillfactor = 50);
+
+CREATE TABLE holdfast.schedules (
+    id          text        NOT NULL PRIMARY KEY,
+    name        text        NOT NULL,
+    tenant      text,
+    task        text,  -- null: the system's own, done by the reaper itself
+    args        text        NOT NULL DEFAULT '{}',
+    cron        text,
+    seconds     double precision CHECK (seconds > 0),
+    tz          text        NOT NULL DEFAULT 'UTC',
+    missed      text        NOT NULL DEFAULT 'skip' CHECK (missed IN ('skip', 'once')),
+    declared    boolean     NOT NULL DEFAULT false,  -- in code: only programs that say so keep it going
+    revision    bigint      NOT NULL DEFAULT 1,  -- every change raises it: whoever knows an older one may change nothing
+    next_at     timestamptz NOT NULL,
+    paused_at   timestamptz,
+    paused_by   text,
+    last_at     timestamptz,
+    last_job_id uuid,
+    result      text,
+    error       text,
+    created_at  timestamptz NOT NULL,
+    created_by  text,
+    updated_at  timestamptz NOT NULL,
+    CHECK ((cron IS NULL) <> (seconds IS NULL))
+) WITH (fillfactor = 50);
+CREATE UNIQUE INDEX schedules_name ON holdfast.schedules (coalesce(tenant, ''), name);
+CREATE INDEX schedules_next_at ON holdfast.schedules (next_at) WHERE paused_at IS NULL AND task IS NOT NULL;
+INSERT INTO holdfast.schedules (id, name, seconds, next_at, created_at, updated_at)
+VALUES ('retention', 'holdfast.retention', 600, now(), now(), now());
+
+CREATE TABLE holdfast.batches (
+    id          text        NOT NULL PRIMARY KEY,
+    tenant      text,
+    total       integer     NOT NULL,
+    then_id     text,
+    then_job    text,  -- the job that is made when all have ended
+    created_at  timestamptz NOT NULL,
+    created_by  text,
+    ended_at    timestamptz
+);
+CREATE INDEX batches_open ON holdfast.batches (id) WHERE ended_at IS NULL;
+CREATE INDEX batches_ended ON holdfast.batches (ended_at) WHERE ended_at IS NOT NULL;
+
+CREATE TABLE holdfast.webhooks (
+    id                 text        NOT NULL PRIMARY KEY,
+    tenant             text        NOT NULL,
+    url                text        NOT NULL,
+    events             text        NOT NULL,  -- a JSON list: types, `job.*`, `*`
+    description        text,
+    secret             text        NOT NULL,  -- sealed where an encryption key is configured
+    old_secret         text,  -- signs beside the new one until old_secret_ends_at
+    old_secret_ends_at timestamptz,
+    failures           integer     NOT NULL DEFAULT 0,  -- in a row
+    failing_since_at   timestamptz,
+    retry_at           timestamptz,  -- nothing is sent before
+    last_error         text,
+    disabled_at        timestamptz,
+    disabled_reason    text,
+    created_at         timestamptz NOT NULL,
+    created_by         text
+);
+CREATE INDEX webhooks_tenant ON holdfast.webhooks (tenant, id);

@@ -15,6 +15,7 @@
 --   budgets      what a tenant or plan may spend in a month; budget_months: what was spent; budget_runs: by which run
 --   breakers     outside services by name, and whether jobs that need them wait
 --   members      who is what in which tenant; projects: parts of a tenant's work, by name
+--   schedules    what happens by the clock; batches: jobs that belong together, and what is done when all have ended
 --   keys         what calls the HTTP API, by the hash of its secret; sessions: browsers that showed one, and login links
 --
 -- Times are unix seconds of this host's clock, ids are text, lists and objects are JSON text.
@@ -84,7 +85,10 @@ CREATE TABLE holdfast_jobs (
     tags                TEXT,
     meta                TEXT,
     args                TEXT    NOT NULL,
-    result              TEXT
+    result              TEXT,
+    batch               TEXT,
+    on_failed           TEXT,
+    announced           INTEGER  -- the run whose end was told to webhooks last; null: nobody is to be told
 );
 
 -- Exactly what a claim may take, in the order in which it takes it.
@@ -103,6 +107,10 @@ CREATE INDEX holdfast_jobs_failed ON holdfast_jobs (id) WHERE state = 'failed';
 CREATE INDEX holdfast_jobs_finished ON holdfast_jobs (state, finished_at) WHERE state IN ('completed', 'cancelled');
 -- For lists of one tenant: state by state, newest first.
 CREATE INDEX holdfast_jobs_tenant ON holdfast_jobs (tenant, state, id) WHERE tenant IS NOT NULL;
+CREATE INDEX holdfast_jobs_batch ON holdfast_jobs (batch, state, id) WHERE batch IS NOT NULL;
+CREATE INDEX holdfast_jobs_announce ON holdfast_jobs (id) WHERE announced < run_no AND state IN ('completed', 'failed', 'cancelled');
+-- The deliveries of one webhook, newest first; their project is the webhook.
+CREATE INDEX holdfast_jobs_deliveries ON holdfast_jobs (project, id) WHERE task = 'holdfast:deliver';
 
 -- Whatever moves an ordered job out of the way, also on a caller's own connection, lets the head of its key go in the
 -- same transaction. A head that is running, or failed and blocking, is left alone, and so are those behind it.
@@ -361,3 +369,65 @@ CREATE TABLE holdfast_breakers (
     probe_ends_at  REAL,  -- unless he says until then that he is still at it
     updated_at     REAL    NOT NULL
 ) WITHOUT ROWID;
+
+CREATE TABLE holdfast_schedules (
+    id          TEXT    NOT NULL PRIMARY KEY,
+    name        TEXT    NOT NULL,
+    tenant      TEXT,
+    task        TEXT,  -- null: the system's own, done by the reaper itself
+    args        TEXT    NOT NULL DEFAULT '{}',
+    cron        TEXT,
+    seconds     REAL    CHECK (seconds > 0),
+    tz          TEXT    NOT NULL DEFAULT 'UTC',
+    missed      TEXT    NOT NULL DEFAULT 'skip' CHECK (missed IN ('skip', 'once')),
+    declared    INTEGER NOT NULL DEFAULT 0,  -- in code: only programs that say so keep it going
+    revision    INTEGER NOT NULL DEFAULT 1,  -- every change raises it: whoever knows an older one may change nothing
+    next_at     REAL    NOT NULL,
+    paused_at   REAL,
+    paused_by   TEXT,
+    last_at     REAL,
+    last_job_id TEXT,
+    result      TEXT,
+    error       TEXT,
+    created_at  REAL    NOT NULL,
+    created_by  TEXT,
+    updated_at  REAL    NOT NULL,
+    CHECK ((cron IS NULL) <> (seconds IS NULL))
+);
+CREATE UNIQUE INDEX holdfast_schedules_name ON holdfast_schedules (coalesce(tenant, ''), name);
+CREATE INDEX holdfast_schedules_next_at ON holdfast_schedules (next_at) WHERE paused_at IS NULL AND task IS NOT NULL;
+INSERT INTO holdfast_schedules (id, name, seconds, next_at, created_at, updated_at)
+VALUES ('retention', 'holdfast.retention', 600, CAST(strftime('%s', 'now') AS REAL), CAST(strftime('%s', 'now') AS REAL), CAST(strftime('%s', 'now') AS REAL));
+
+CREATE TABLE holdfast_batches (
+    id          TEXT    NOT NULL PRIMARY KEY,
+    tenant      TEXT,
+    total       INTEGER NOT NULL,
+    then_id     TEXT,
+    then_job    TEXT,  -- the job that is made when all have ended
+    created_at  REAL    NOT NULL,
+    created_by  TEXT,
+    ended_at    REAL
+);
+CREATE INDEX holdfast_batches_open ON holdfast_batches (id) WHERE ended_at IS NULL;
+CREATE INDEX holdfast_batches_ended ON holdfast_batches (ended_at) WHERE ended_at IS NOT NULL;
+
+CREATE TABLE holdfast_webhooks (
+    id                 TEXT NOT NULL PRIMARY KEY,
+    tenant             TEXT NOT NULL,
+    url                TEXT NOT NULL,
+    events             TEXT NOT NULL,  -- a JSON list: types, `job.*`, `*`
+    description        TEXT,
+    secret             TEXT NOT NULL,  -- sealed where an encryption key is configured
+    old_secret         TEXT,  -- signs beside the new one until old_secret_ends_at
+    old_secret_ends_at REAL,
+    failures           INTEGER NOT NULL DEFAULT 0,  -- in a row
+    failing_since_at   REAL,
+    retry_at           REAL,  -- nothing is sent before
+    last_error         TEXT,
+    disabled_at        REAL,
+    disabled_reason    TEXT,
+    created_at         REAL NOT NULL,
+    created_by         TEXT
+) WITHOUT ROWID;
+CREATE INDEX holdfast_webhooks_tenant ON holdfast_webhooks (tenant, id);
