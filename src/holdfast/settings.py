@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from holdfast.database_url import parse_database_url
 from holdfast.errors import ConfigError
 from holdfast.redact import checked_pattern, redact
+from holdfast.sealing import RIGHT, checked_keys
 
 _TEN_YEARS_SEC = 10 * 366 * 86_400.0
 _STAGE_FACTOR = re.compile(r"HOLDFAST_([A-Z0-9_]+)_SLA_FACTOR")
@@ -125,6 +126,8 @@ _NETWORKS = _Rule(
     words=lambda label, value: _checked_networks(label, value),
 )
 
+_ENCRYPTION = _Rule(("HOLDFAST_ENCRYPTION_KEYS",), RIGHT, words=checked_keys)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -217,6 +220,8 @@ class Settings:
         "HOLDFAST_ENCRYPTION_KEY", right="a secret of 32 characters or more", chars_min=32, secret=True
     )
     """Seals the secrets of webhooks in the database."""
+    encryption_keys: tuple[bytes, ...] = _setting((), _ENCRYPTION, shown=False)
+    """Seal arguments, results and results of steps in the database: the first one seals, all of them open."""
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
 
     def origin(self, field: str) -> str:

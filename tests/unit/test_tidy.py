@@ -22,6 +22,7 @@ LAYERS: list[set[str]] = [
         "portal",
         "redact",
         "roles",
+        "sealing",
         "settings",
         "tracing",
         "version",
@@ -70,6 +71,7 @@ LAYERS: list[set[str]] = [
 EXTRACTION_SEES = {
     "holdfast",
     "holdfast.errors",
+    "holdfast.sealing",
     "holdfast.extraction",
     "holdfast.pages",
     "holdfast.pipeline",
