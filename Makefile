@@ -5,7 +5,7 @@ PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser servers demo demo-full test test-fast screenshots conformance cases bench bench-peers chaos fuzz-api reference docs lint types fmt ci clean
+.PHONY: help setup browser servers demo demo-full test test-fast screenshots conformance cases bench bench-peers chaos fuzz fuzz-api scan reference docs lint types fmt ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -74,6 +74,9 @@ docs: setup ## build the documentation into build/site; a broken link is an erro
 	@$(PY) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[docs]'
 	@$(PY) -m mkdocs build --strict --quiet --site-dir build/site
 	@echo "build/site/index.html"
+
+scan: setup ## our own extraction over this repository; what it finds must be on tools/scan-allowed.toml
+	@$(PY) -m tools.scan
 
 lint: setup ## ruff
 	@$(PY) -m ruff check .
