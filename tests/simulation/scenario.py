@@ -52,6 +52,8 @@ class Simulation:
         self.faults_left = self.rng.randint(0, 10)
         self.on_demand = self.rng.random() < 0.3
         """Workers leave when they are idle, and whoever enqueues starts one where there is none."""
+        if self.on_demand:
+            self.network.pace = 0.8
         self.relied_on: dict[str, set[str]] = {}
         """Job -> the workers whose presence was the reason to start none for it."""
         self.gone_idle: set[str] = set()
@@ -89,7 +91,7 @@ class Simulation:
     def start_worker(self, **options: Any) -> None:
         self.workers_made += 1
         lane, seat = self.process(f"worker {self.workers_made}")
-        idle = self.rng.choice((0.0, 1.0, 5.0)) if self.on_demand else self.rng.choice((None, None, None, 6.0))
+        idle = self.rng.choice((0.0, 0.0, 1.0)) if self.on_demand else self.rng.choice((None, None, None, 6.0))
         given = {"concurrency": self.rng.randint(1, 3), "exit_when_idle": idle, "reap": self.rng.random() < 0.7, **options}
         worker = Worker(seat, seat.settings, tasks.hf.tasks, queues=["default", "side"], **given)
         self.workers[lane.process] = worker
@@ -143,8 +145,9 @@ class Simulation:
             await asyncio.sleep(1.0)
 
     async def _produce(self, seat: Seat) -> None:
-        for _ in range(self.rng.randint(2, 6)):
-            await asyncio.sleep(self.rng.choice((0.0, 0.0, 0.5, 3.0, 10.0)))
+        for _ in range(self.rng.randint(3, 7) if self.on_demand else self.rng.randint(2, 6)):
+            gap = self.rng.expovariate(1 / 3) if self.on_demand else self.rng.choice((0.0, 0.0, 0.5, 2.0, 6.0))
+            await asyncio.sleep(gap)
             spec = self._draw_job()
             with contextlib.suppress(HoldfastError):
                 (job,) = await seat.door.enqueue([spec], None)
@@ -153,7 +156,9 @@ class Simulation:
                 await self._start_if_nobody_is_there(seat, job.id)
 
     def _draw_job(self) -> JobSpec[Any]:
-        seconds = self.rng.choice((0.0, 0.3, 2.0, 6.0, 12.0))
+        if self.on_demand and self.rng.random() < 0.8:
+            return tasks.hf.tasks["work"].job(seconds=self.rng.choice((0.0, 0.5)))
+        seconds = self.rng.choice((0.0, 0.5, 3.0, 9.0, 14.0))
         name = self.rng.choice(
             ("work", "work", "work", "stoppable", "flaky", "hopeless", "sleepy", "stepwise", "slow", "blocking")
         )
@@ -208,8 +213,9 @@ class Simulation:
             if len(there) < 3 and self.rng.random() < 0.5:
                 self.start_worker()
             elif there:
-                process = self.rng.choice(there)
-                what = self.rng.choice(("kill", "freeze", "freeze", "stop"))
+                busy = [process for process in there if self.workers[process].running]
+                process = self.rng.choice(busy or there)
+                what = self.rng.choice(("kill", "freeze", "freeze", "freeze", "stop"))
                 if what == "kill":
                     self._count("killed")
                     self.killed(process)
@@ -218,7 +224,7 @@ class Simulation:
                     self.books.note(f"{process.name:9} is told to stop")
                     self.workers[process].stop()
                 elif not process.frozen:
-                    self._freeze(process, self.rng.choice((1.0, 10.0, 20.0, 30.0)))
+                    self._freeze(process, self.rng.choice((2.0, 18.0, 22.0, 26.0, 30.0)))
 
     def _freeze(self, process: Process, seconds: float) -> None:
         self._count("frozen")

@@ -210,6 +210,8 @@ class Network:
         self.watcher = watcher
         self.faults = faults
         self.listeners: list[Listener] = []
+        self.pace = rng.choice((0.1, 0.3, 0.8))
+        """How often a way takes a noticeable time."""
 
     def wire(self, process: Process) -> Store:
         wire: Any = Wire(self, process)
@@ -286,7 +288,7 @@ class Wire:
         drawn = rng.random()
         if late:
             await asyncio.sleep(rng.uniform(1.0, 30.0))
-        elif drawn < 0.3:
+        elif drawn < self._network.pace:
             await asyncio.sleep(rng.choice((0.001, 0.01, 0.2)))
 
     async def _die(self) -> None:

@@ -45,6 +45,7 @@ async def parts(seconds: float) -> None:
     for part in range(3):
         await asyncio.sleep(seconds / 3)
         current().progress(part / 3, f"part {part}")
+        current().log.info(f"part {part}")
         current().check_cancelled()
 
 
