@@ -1,8 +1,8 @@
 """Simulate many seeds on all cores, or one of them with its whole story: docs/simulation.md.
 
-    make simulate                     2,000 seeds
-    make simulate RUNS=100000         as many as you like, from SEED on (0 unless given)
-    make simulate SEED=17             that one alone, told step by step
+make simulate                     2,000 seeds
+make simulate RUNS=100000         as many as you like, from SEED on (0 unless given)
+make simulate SEED=17             that one alone, told step by step
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
-
 STEP_SECONDS = 1e-5
 """What every callback takes: on a clock that stands still, code that waits for a moment just ahead would wait for ever."""
 
@@ -117,23 +116,25 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self.now
 
-    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context or copy_context())
         if not self.over:
             self._lane_of(handle).ready.append(handle)
         return handle
 
-    def call_soon_threadsafe(
+    def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         return self.call_soon(callback, *args, context=context)
 
-    def call_later(
+    def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         return self.call_at(self.now + delay, callback, *args, context=context)
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         handle = asyncio.TimerHandle(when, callback, args, self, context or copy_context())
@@ -194,16 +195,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             return
         lane = lanes[0] if len(lanes) == 1 else self._rng.choice(lanes)
         handle = lane.ready.popleft()
-        if not handle._cancelled:  # type: ignore[attr-defined]
+        if not handle._cancelled:
             self.steps += 1
             self.now += STEP_SECONDS
             self.digest = zlib.crc32(f"{lane.name} {self.now}".encode(), self.digest)
-            handle._run()  # type: ignore[attr-defined]
+            handle._run()
 
     def _move_due_timers(self) -> None:
         while self._timers and self._timers[0][0] <= self.now:
             _, _, lane, handle = heapq.heappop(self._timers)
-            if handle._cancelled or not lane.process.alive:  # type: ignore[attr-defined]
+            if handle._cancelled or not lane.process.alive:
                 continue
             if lane.process.frozen:
                 lane.process.due_while_frozen.append((lane, handle))
@@ -213,7 +214,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _jump(self) -> None:
         while self._timers:
             when, _, lane, handle = self._timers[0]
-            if not handle._cancelled and lane.process.alive:  # type: ignore[attr-defined]
+            if not handle._cancelled and lane.process.alive:
                 self.now = max(self.now, when)
                 return
             heapq.heappop(self._timers)

@@ -65,6 +65,9 @@ def _no_history(session: Session, *args: Any, **values: Any) -> int:
 
 _run = Session.run
 
+AT_ONCE = "at once and may run"
+NO_COUNT = "SELECT count(*)", "SELECT 0 * count(*)"
+
 MUTATIONS = [
     Mutation(
         "the fence of a completion",
@@ -77,9 +80,9 @@ MUTATIONS = [
     Mutation("the fence of a heartbeat", _text("lease_extend", "AND run_id = beat.value ->> '$.run_id' ", ""), "changed lease"),
     Mutation("the fence of progress", _text("progress_set", "AND run_id = :run_id ", ""), "changed progress"),
     Mutation("the fence of log lines", _text("log_lease", "AND run_id = :run_id ", ""), "wrote to its log"),
-    Mutation("the count of a tenant's limit", _text("lanes_room", "SELECT count(*)", "SELECT 0 * count(*)"), "at once and may run"),
-    Mutation("the lock of a tenant's limit", _room_without_lock, "at once and may run"),
-    Mutation("the count of a queue's limit", _text("queue_get", "SELECT count(*)", "SELECT 0 * count(*)"), "at once and may run"),
+    Mutation("the count of a tenant's limit", _text("lanes_room", *NO_COUNT), AT_ONCE),
+    Mutation("the lock of a tenant's limit", _room_without_lock, AT_ONCE),
+    Mutation("the count of a queue's limit", _text("queue_get", *NO_COUNT), AT_ONCE),
     Mutation("the time of a job", _text("job_lift_due", "AND run_at <= :now ", ""), "its time had not come"),
     Mutation("the wait before a retry", _text("job_requeue", ":now + :delay", ":now"), "its time had not come"),
     Mutation(
@@ -88,7 +91,9 @@ MUTATIONS = [
         "the last worker that was there for it has left",
     ),
     Mutation("the order of a key", _text("job_candidates", "order_key IS NULL OR (", "true OR ("), "ordering key"),
-    Mutation("the patience of the reaper", _text("job_reapable", "(lease_expires_at < :now OR", "(true OR"), "its lease was valid"),
+    Mutation(
+        "the patience of the reaper", _text("job_reapable", "lease_expires_at < :now OR", "true OR"), "its lease was valid"
+    ),
     Mutation("the history of runs", lambda: mock.patch.object(Session, "run", _no_history), "in its history"),
     Mutation(
         "a new run id for the next run",

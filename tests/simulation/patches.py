@@ -1,7 +1,4 @@
-"""Everything that would make two runs of one seed differ, replaced while a simulation runs: clocks, chance, threads.
-
-Only the simulation's own thread sees the replacements; the thread that talks to PostgreSQL lives in real time.
-"""
+"""Everything that would make two runs of one seed differ, replaced while a simulation runs: clocks, chance, threads."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -90,14 +86,27 @@ def _loop() -> SimulatedLoop:
     return loop
 
 
+_is_real = False
+
+
+@contextlib.contextmanager
+def real_time() -> Iterator[None]:
+    """For a look at the world outside."""
+    global _is_real
+    _is_real = True
+    try:
+        yield
+    finally:
+        _is_real = False
+
+
 @contextlib.contextmanager
 def replaced(loop: SimulatedLoop, seed: int) -> Iterator[None]:
     """For the time of one run."""
     chance = random.Random(f"bytes {seed}")
-    here = threading.get_ident()
 
-    def only_here(ours: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *args: (ours if threading.get_ident() == here else real)(*args)
+    def unless_real(ours: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args: (real if _is_real else ours)(*args)
 
     def wall() -> float:
         lane = current_lane.get(None)
@@ -111,7 +120,7 @@ def replaced(loop: SimulatedLoop, seed: int) -> Iterator[None]:
             (time, "time_ns", lambda: int(wall() * 1e9)),
             (os, "urandom", chance.randbytes),
         ):
-            stack.enter_context(mock.patch.object(target, name, only_here(ours, getattr(target, name))))
+            stack.enter_context(mock.patch.object(target, name, unless_real(ours, getattr(target, name))))
         for module, name, put in (
             (worker, "Heart", HeartBeside),
             (worker, "RunLogs", RunLogsBeside),

@@ -9,7 +9,6 @@ from typing import Any
 
 from holdfast.enqueue import Door
 from holdfast.errors import HoldfastError
-from holdfast.limits.rate import Rates
 from holdfast.processes.reaper import Reaper
 from holdfast.processes.worker import Worker
 from holdfast.store.protocol import UNCHANGED, Store
@@ -33,7 +32,7 @@ class Seat:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.settings = tasks.hf.settings
-        self.rate = Rates(self)
+        self.rate = tasks.hf.rate
         self.door = Door(self)
 
     def call_sync(self, work: Any) -> Any:
@@ -113,17 +112,24 @@ class Simulation:
         for job_id, relied_on in self.relied_on.items():
             job = self.books.jobs[job_id]
             waits = job.state == "queued" and job.hold is None and job.run_no == 0
-            if waits and job.tenant is None and job.order_key is None and job.queue == "default" and relied_on <= self.gone_idle:
+            if (
+                waits
+                and job.tenant is None
+                and job.order_key is None
+                and job.queue == "default"
+                and relied_on <= self.gone_idle
+            ):
                 self.loop.fail(Broken(f"job {job.seq} waits, and the last worker that was there for it has left as idle"))
 
     # -- actors
 
     async def run(self) -> None:
         overseer = self.process("overseer")[1]
-        overseer_calm = overseer.store
+        self.calm = True
         for tenant in TENANTS:
-            await self._insist(lambda: overseer_calm.tenant_set(tenant, **_limit(self.rng.randint(1, 3))))
-        await self._insist(lambda: overseer_calm.queue_set("side", max_running=self.rng.choice((None, 1, 2)), by=None))
+            await overseer.store.tenant_set(tenant, **_limit(self.rng.randint(1, 3)))
+        await overseer.store.queue_set("side", max_running=self.rng.choice((None, 1, 2)), by=None)
+        self.calm = False
         for _ in range(0 if self.on_demand else self.rng.randint(1, 3)):
             self.start_worker()
         actors = [self._produce, self._produce, self._meddle, self._break]
@@ -137,12 +143,6 @@ class Simulation:
         for task in doing:
             task.cancel()
         await self._come_to_an_end(overseer)
-
-    async def _insist(self, ask: Any) -> Any:
-        while True:
-            with contextlib.suppress(HoldfastError):
-                return await ask()
-            await asyncio.sleep(1.0)
 
     async def _produce(self, seat: Seat) -> None:
         for _ in range(self.rng.randint(3, 7) if self.on_demand else self.rng.randint(2, 6)):
@@ -163,7 +163,7 @@ class Simulation:
             ("work", "work", "work", "stoppable", "flaky", "hopeless", "sleepy", "stepwise", "slow", "blocking")
         )
         more = {"flaky": {"failures": self.rng.randint(1, 3)}, "sleepy": {"naps": self.rng.randint(1, 2)}}.get(name, {})
-        options = {
+        options: dict[str, Any] = {
             "tenant": self.rng.choice((None, *TENANTS)),
             "order": self.rng.choice((None, None, "a", "b")),
             "queue": self.rng.choice(("default", "default", "side")),

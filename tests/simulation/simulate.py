@@ -88,6 +88,4 @@ def _simulate(seed: int, make_base: MakeBase) -> Told:
         base.close()
         del tasks.place.books
     books = simulation.books
-    return Told(
-        seed, wrong, loop.steps, loop.digest, books.moves, loop.now, summary(books), books.faults, list(books.trace)
-    )
+    return Told(seed, wrong, loop.steps, loop.digest, books.moves, loop.now, summary(books), books.faults, list(books.trace))

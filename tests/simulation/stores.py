@@ -1,8 +1,8 @@
 """The real stores, reached through a network that a seed plays: every verb can be late, lost on either way, or somebody's last.
 
 `Wire` is what a simulated process holds as its store. On SQLite the store's own code runs inside the loop, each transaction at
-a moment of the scheduler's choice; on PostgreSQL each verb is carried out in a thread with a loop of its own while the
-simulation stands still.
+a moment of the scheduler's choice; on PostgreSQL each verb is carried out on a real loop while the simulation stands
+still.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
-import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -24,7 +23,7 @@ from holdfast.store.sqlite.session import NewSession, Session
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.store.sqlite.writer import Ticket, Writer
 from tests.simulation.loop import Process, SimulatedLoop
-from tests.simulation.patches import BEGINNING
+from tests.simulation.patches import BEGINNING, real_time
 
 T = TypeVar("T")
 TellWakes = Callable[[set[str]], None]
@@ -122,11 +121,17 @@ class SqliteBase:
         self._connection.close()
 
 
+UNWATCHED = {"worker_save", "worker_remove", "worker_list", "tally_add", "step_get", "lease_list", "tenant_depths"}
+"""What touches no job; each look at PostgreSQL is a round trip."""
+TELLING = {"job_insert_many", "job_leave_if_leased", "job_cancel", "job_retry_if_ended", "job_reap", "tenant_set", "queue_set"}
+"""What others are told of."""
+
+
 # -- PostgreSQL --------------------------------------------------------------------------------------------------------
 
 
 class PostgresBase:
-    """One verb at a time: the simulation waits for the answer and no virtual time passes."""
+    """One verb at a time, on a real loop: the simulation waits for the answer and no virtual time passes."""
 
     kind = "postgres"
 
@@ -134,8 +139,6 @@ class PostgresBase:
         from holdfast.store.postgres.store import PostgresStore
 
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="simulated postgres", daemon=True)
-        self._thread.start()
         self._store = PostgresStore(url, clock=clock)
 
     def open(self, watcher: Watcher, wake: TellWakes) -> Store:
@@ -144,19 +147,19 @@ class PostgresBase:
         return opened
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        simulated = asyncio._get_running_loop()
+        asyncio._set_running_loop(None)
+        try:
+            with real_time():
+                return self._loop.run_until_complete(work)
+        finally:
+            asyncio._set_running_loop(simulated)
 
     def look(self, sql: str) -> Rows:
-        async def fetch() -> Rows:
-            async with self._store.transaction() as tx:
-                return [tuple(row.values()) for row in await tx.fetch(sql)]
-
-        return self.wait_for(fetch())
+        return [tuple(row) for row in self.wait_for(self._store._connections.fetch(sql))]
 
     def close(self) -> None:
         self.wait_for(self._store.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
         self._loop.close()
 
 
@@ -173,8 +176,10 @@ class OneVerbAtATime:
         async def carried_out(*args: Any, **options: Any) -> Any:
             await asyncio.sleep(0)
             answer = self._base.wait_for(getattr(self._store, verb)(*args, **options))
-            self._watcher.committed(current_call.get())
-            self._wake({""})
+            if verb not in UNWATCHED:
+                self._watcher.committed(current_call.get())
+            if verb in TELLING:
+                self._wake({""})
             await asyncio.sleep(0)
             return answer
 
