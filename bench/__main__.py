@@ -10,7 +10,7 @@ import msgspec
 import uvloop
 
 from bench import report
-from bench.metrics import advisories, drain, enqueue, flat, follow, http, idle, latency, logs, redact, start
+from bench.metrics import advisories, drain, enqueue, extraction, flat, follow, http, idle, latency, logs, redact, start
 from bench.noise import fdatasync_milliseconds
 from bench.places import Place, PostgresPlace, SqlitePlace
 from bench.plan import QUICK, Line, Plan
@@ -27,8 +27,9 @@ METRICS: dict[str, Any] = {
     "redact": redact,
     "http": http,
     "advisories": advisories,
+    "extraction": extraction,
 }
-SLOW = {"idle", "flat", "http", "advisories"}
+SLOW = {"idle", "flat", "http", "advisories", "extraction"}
 """Left out of --quick unless asked for: a shorter window would see no heartbeat, and what is large takes time to fill."""
 
 

@@ -79,7 +79,7 @@ async def seed(hf: Holdfast) -> dict[str, str]:
 
 
 def take(browser: Browser, base: str, key: str, ids: dict[str, str], theme: str) -> None:
-    context = browser.new_context(base_url=base, color_scheme=theme, viewport=VIEWPORT, device_scale_factor=2)  # type: ignore[arg-type]
+    context = browser.new_context(base_url=base, color_scheme=theme, viewport=VIEWPORT, device_scale_factor=1.5)  # type: ignore[arg-type]
     context.request.post("/api/session", data={"key": key})
     page = context.new_page()
     for name, path in PAGES:

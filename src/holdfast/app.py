@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -10,28 +11,42 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast import codec, prune
 from holdfast import reap as rescue
+from holdfast.batch import Batches
 from holdfast.claim import check_queues
 from holdfast.clock import DatabaseClock
 from holdfast.console import guard_log
+from holdfast.context import current_run
 from holdfast.database_url import parse_database_url
 from holdfast.enqueue import Door
 from holdfast.errors import ConfigError, InvalidOption, UnknownTask
 from holdfast.extension import Extension
 from holdfast.follow import Hubs
 from holdfast.job import Job
+from holdfast.limits.breaker import Breakers
+from holdfast.limits.budget import Budgets
 from holdfast.limits.idempotency import Idempotency
 from holdfast.limits.rate import Rates
+from holdfast.limits.spending import Spending
+from holdfast.machines.protocol import Provider
+from holdfast.outbox import Outbox
 from holdfast.people.keys import Keys
 from holdfast.people.members import Members
 from holdfast.people.projects import Projects
 from holdfast.portal import Portal
-from holdfast.processes.worker import Worker, WorkerEnd
+from holdfast.processes.machines import Machines
+from holdfast.processes.scheduler import Scheduler
+from holdfast.processes.worker import Worker
+from holdfast.processes.worker_end import WorkerEnd
 from holdfast.redact import add_pattern
+from holdfast.schedule import Schedules
 from holdfast.settings import Settings, load_settings
 from holdfast.store.protocol import Store, Transaction
 from holdfast.sync_twins import SyncTwins
-from holdfast.task import JobSpec, Task, TaskMaker
+from holdfast.task import JobSpec, Task, TaskMaker, check_hook
 from holdfast.tenants import Plans, Queues, Tenants
+from holdfast.webhooks.announce import announce_ended
+from holdfast.webhooks.endpoints import Webhooks
+from holdfast.webhooks.inbound import Inbound
 
 if TYPE_CHECKING:
     from holdfast.web.auth import Authenticate
@@ -52,7 +67,6 @@ class Holdfast(SyncTwins):
         """By name, and by every alias."""
         self.extensions: dict[str, Extension] = {}
         self.task = TaskMaker(self, self._add_task)
-        self._door = Door(self)
         self.tenants = Tenants(self)
         self.plans = Plans(self)
         self.queues = Queues(self)
@@ -60,9 +74,26 @@ class Holdfast(SyncTwins):
         self.rate = Rates(self)
         self.limit = self.rate.define
         self.idempotent = Idempotency(self)
+        self.budgets = Budgets(self)
+        self.spending = Spending(self)
+        self.breakers = Breakers(self, current_run)
+        self.breaker = self.breakers.named
+        self.failed_hook: Task[..., Any] | None = None
+        self._door = Door(self)
+        self.schedules = Schedules(self)
+        self.every = self.schedules.every
+        self.batches = Batches(self, self._door)
+        self.batch = self.batches.create
+        self.batch_sync = self.batches.create_sync
         self.keys = Keys(self)
         self.members = Members(self)
         self.projects = Projects(self)
+        self.machines = Machines(self, _open_provider)
+        self.webhooks = Webhooks(self)
+        self.outbox = Outbox(self)
+        self.inbound = Inbound(self)
+        if self.settings.webhooks:
+            self._add_task(self.outbox.delivery)
         self._portal = Portal()
         self._workers: set[Worker] = set()
 
@@ -74,6 +105,13 @@ class Holdfast(SyncTwins):
             if other is not None and other.fn is not task.fn:
                 raise ConfigError(f"Two tasks are called {name}; give one of them another name=.")
             self.tasks[name] = task
+        self.budgets.refuses |= task.spec.budget is not None and task.spec.on_budget == "refuse"
+
+    def on_failed(self, task: Task[..., Any]) -> Task[..., Any]:
+        """Let this task be enqueued whenever a job fails for good whose own task names none: once, above that task."""
+        check_hook("on_failed", task)
+        self.failed_hook = task
+        return task
 
     def task_named(self, name: str) -> Task[..., Any]:
         """By name or alias; UnknownTask names those there are."""
@@ -114,6 +152,7 @@ class Holdfast(SyncTwins):
         """Workers of this object are stopped first, with their grace period."""
         for worker in list(self._workers):
             await worker.stop_and_wait()
+        await self.machines.aclose()
         await self._hubs.close_here()
         await self.store.close()
         if self._portal.started:
@@ -127,6 +166,7 @@ class Holdfast(SyncTwins):
         if self._portal.started:
             for worker in list(self._workers):
                 self._portal.call(worker.stop_and_wait())
+            self._portal.call(self.machines.aclose())
             self._portal.call(self._hubs.close_here())
             self._portal.call(self.store.close())
             self._portal.close()
@@ -148,16 +188,19 @@ class Holdfast(SyncTwins):
         return self.enqueue_jobs_sync(jobs, tx)
 
     async def enqueue_jobs(self, jobs: Sequence[JobSpec[Any]], tx: Any) -> list[Job[Any]]:
-        self._refuse_strangers(jobs)
-        return await self._door.enqueue(jobs, tx)
+        self.check_jobs(jobs)
+        accepted = await self._door.enqueue(jobs, tx)
+        if tx is None and self.machines.configured:
+            self.machines.ask()
+        return accepted
 
     def enqueue_jobs_sync(self, jobs: Sequence[JobSpec[Any]], tx: Any) -> list[Job[Any]]:
-        self._refuse_strangers(jobs)
+        self.check_jobs(jobs)
         if tx is not None:
             return self._door.enqueue_in_callers_thread(jobs, tx)
-        return self.call_sync(self._door.enqueue(jobs, None))
+        return self.call_sync(self.enqueue_jobs(jobs, None))
 
-    def _refuse_strangers(self, jobs: Sequence[JobSpec[Any]]) -> None:
+    def check_jobs(self, jobs: Sequence[JobSpec[Any]]) -> None:
         for job in jobs:
             if not isinstance(job, JobSpec):
                 raise InvalidOption(f"enqueue_many takes what task.job(...) returns, not {type(job).__name__}.")
@@ -173,7 +216,9 @@ class Holdfast(SyncTwins):
         concurrency: int = 10,
         exit_when_idle: float | None = None,
         reap: bool = True,
+        schedule: bool = True,
         on_stuck: Callable[[], None] | None = None,
+        max_lifetime: float | None = None,
     ) -> Worker:
         if not isinstance(concurrency, int) or not 1 <= concurrency <= 10_000:
             raise InvalidOption(f"concurrency must be a whole number from 1 to 10000, not {concurrency!r}")
@@ -181,6 +226,7 @@ class Holdfast(SyncTwins):
             exit_when_idle = None if exit_when_idle is None else codec.seconds(0.0)(exit_when_idle)
         except ValueError as wrong:
             raise InvalidOption(f"exit_when_idle must be {wrong}, not {reprlib.repr(exit_when_idle)}") from None
+        announces = self.settings.webhooks and any(task.spec.announce for task in self.tasks.values())
         wanted = check_queues(queues) or sorted({task.spec.queue for task in self.tasks.values()}) or ["default"]
         for task in self.tasks.values():
             if task.spec.rate is not None:
@@ -194,6 +240,9 @@ class Holdfast(SyncTwins):
             exit_when_idle=exit_when_idle,
             reap=reap,
             on_stuck=on_stuck,
+            max_lifetime=self.settings.max_lifetime if max_lifetime is None else max_lifetime,
+            scheduler=Scheduler(self) if schedule else None,
+            announce=(lambda: announce_ended(self)) if announces else None,
         )
 
     async def run_worker(
@@ -203,10 +252,13 @@ class Holdfast(SyncTwins):
         concurrency: int = 10,
         exit_when_idle: float | None = None,
         reap: bool = True,
+        schedule: bool = True,
     ) -> WorkerEnd:
         """Work in this process. `exit_when_idle=0.0` returns when nothing is left to do now, None runs until stopped.
         `queues`: a list, the first one first; or weights such as `{"mail": 3, "reports": 1}`."""
-        worker = self.worker(queues=queues, concurrency=concurrency, exit_when_idle=exit_when_idle, reap=reap)
+        worker = self.worker(
+            queues=queues, concurrency=concurrency, exit_when_idle=exit_when_idle, reap=reap, schedule=schedule
+        )
         self._workers.add(worker)
         try:
             return await worker.run()
@@ -214,8 +266,9 @@ class Holdfast(SyncTwins):
             self._workers.discard(worker)
 
     async def reap(self) -> rescue.ReapReport:
-        """One recovery pass: jobs whose worker died or hangs are queued again, or given up."""
-        report = await rescue.reap(self.store, self.settings)
+        """One recovery pass: jobs whose worker died or hangs are queued again, or given up; and machines are started for jobs
+        that nobody serves."""
+        report = await rescue.reap(self.store, self.settings, self.machines.recover)
         await self.store.order_heal()
         return report
 
@@ -247,6 +300,16 @@ class Holdfast(SyncTwins):
 
     def reap_sync(self) -> rescue.ReapReport:
         return self.call_sync(self.reap())
+
+
+def _open_provider(settings: Settings) -> Provider:
+    """Each provider is a module with `from_settings`, imported only where it is chosen."""
+    try:
+        module = importlib.import_module(f"holdfast.machines.{settings.machine_provider}")
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"The machine provider {settings.machine_provider} cannot be used here: {error}.") from error
+    provider: Provider = module.from_settings(settings)
+    return provider
 
 
 def _open_store(settings: Settings, clock: DatabaseClock) -> Store:

@@ -162,6 +162,8 @@ def explain(error: Exception) -> str:
 
 Check = Callable[[Any], Any]
 SECONDS_MAX = 100 * 365 * 86400.0
+CENTS_MAX = 1e12
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
 
 
 def text(chars_max: int) -> Check:
@@ -171,6 +173,13 @@ def text(chars_max: int) -> Check:
         return value
 
     return check
+
+
+def label(value: Any) -> str:
+    """A name that also stands in addresses and in the labels of metrics."""
+    if not isinstance(value, str) or not _LABEL.fullmatch(value):
+        raise ValueError("1 to 100 of a-z, A-Z, 0-9 and _ . : - that begin with a letter or digit")
+    return value
 
 
 def whole(least: int, most: int) -> Check:
@@ -189,6 +198,13 @@ def seconds(least: float) -> Check:
         return float(value)
 
     return check
+
+
+def cents(value: Any) -> float:
+    """An amount of money; fractions are allowed, because calls may cost less than a cent."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= CENTS_MAX:
+        raise ValueError(f"a number of cents from 0 to {CENTS_MAX:.0f}")
+    return float(value)
 
 
 def one_of(*values: Any) -> Check:

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast import codec
 from holdfast.errors import HoldfastError, InvalidOption, JobCancelled, LeaseLost, ResultTooLarge
+from holdfast.limits.breaker import Breakers
+from holdfast.limits.budget import Budgets
 from holdfast.limits.rate import Rates
+from holdfast.limits.spending import Spending, Spent
 from holdfast.redact import REDACTED, redact, redact_json
 from holdfast.runlog.output import LineSplitter
 from holdfast.settings import Settings
@@ -60,6 +63,9 @@ class Platform(Protocol):
 
     store: Store
     rate: Rates
+    budgets: Budgets
+    breakers: Breakers
+    spending: Spending
     settings: Settings
 
     def call_sync(self, work: Coroutine[Any, Any, T]) -> T: ...
@@ -175,6 +181,11 @@ class CurrentRun:
         if fraction is not None and not 0 <= fraction <= 1:
             raise InvalidOption(f"progress must lie between 0 and 1, not {fraction!r}")
         self._link.progress(fraction, stage)
+
+    def spend(self, cents: float, kind: str) -> Spent:
+        """This run has spent so much (fractions of a cent are fine). It is written at once, beside the run and whatever becomes
+        of it; `await` it to go on only when it is written. In a plain function it is written when this returns."""
+        return self._platform.spending.spend(self._claimed, cents, kind)
 
     @property
     def cancelled(self) -> bool:

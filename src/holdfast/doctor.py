@@ -17,6 +17,7 @@ from holdfast.doctor_check import Check
 from holdfast.doctor_postgres import examine_postgres
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.job import State
+from holdfast.prune import RETENTION
 from holdfast.settings import Settings
 from holdfast.store.protocol import JobFilter
 from holdfast.version import VERSION
@@ -28,6 +29,8 @@ UNSERVED_SECONDS = 60.0
 NOTIFY_SECONDS = 2.0
 PAGE = 200
 PAGES_MAX = 10
+PROVIDER_SECONDS = 20.0
+COUNT_MAX = 100_000
 OTHER_VARIABLES = {"HOLDFAST_APP", "HOLDFAST_MACHINE_ID"}
 """Read elsewhere than in the settings."""
 
@@ -52,6 +55,9 @@ async def examine(hf: Holdfast) -> list[Check]:
     if hf.store.name == "postgres":
         checks += await examine_postgres(hf)
     checks += [await _workers(hf, now), await _unserved(hf), await _leases(hf, now)]
+    if hf.machines.configured:
+        checks.append(await _machines(hf))
+    checks += [await _schedules(hf), await _retention(hf, now), await _sizes(hf)]
     return checks
 
 
@@ -131,6 +137,8 @@ async def _listening(hf: Holdfast) -> Check:
 async def _workers(hf: Holdfast, now: datetime) -> Check:
     limit = now - timedelta(seconds=SEEN_SECONDS)
     seen = [row for row in await hf.workers() if row.last_seen_at and row.last_seen_at > limit]
+    if not seen and hf.machines.configured:
+        return Check("workers", "ok", "none now; machines bring them when there is work")
     if not seen:
         return Check("workers", "warning", "none seen in the last minute", "start one with `holdfast worker`")
     slots = sum(row.concurrency for row in seen)
@@ -145,6 +153,19 @@ async def _unserved(hf: Holdfast) -> Check:
     names = ", ".join(f"{count} of {task} in queue {queue}" for queue, task, count in found)
     advice = "start a worker for that queue whose app has that task, or give the task its old name as an alias"
     return Check("unserved jobs", "error", f"no live worker knows: {names}", advice)
+
+
+async def _machines(hf: Holdfast) -> Check:
+    """The provider is asked for its list, and nothing else."""
+    name = hf.settings.machine_provider
+    try:
+        async with asyncio.timeout(PROVIDER_SECONDS):
+            found = await hf.machines.list()
+    except (HoldfastError, TimeoutError) as error:
+        advice = "check its token and settings; until then jobs wait for workers that are started by hand"
+        return Check("machines", "error", f"{name}: {error or 'no answer'}", advice)
+    up = sum(machine.up_seconds is not None for machine in found)
+    return Check("machines", "ok", f"{name}: {len(found)} known, {up} up, at most {hf.settings.machine_max}")
 
 
 async def _leases(hf: Holdfast, now: datetime) -> Check:
@@ -166,6 +187,46 @@ async def _leases(hf: Holdfast, now: datetime) -> Check:
         f"{stuck} running jobs lost their worker and nobody rescues them",
         "run `holdfast reaper` or a worker",
     )
+
+
+# -- by the clock, and how much there is -----------------------------------------------------------------------------
+
+
+async def _schedules(hf: Holdfast) -> Check:
+    found = [one for one in await hf.schedules.list(limit=PAGE) if one.task is not None]
+    bad = [one for one in found if one.error and not one.paused_at]
+    more = "at least " if len(found) >= PAGE - 1 else ""
+    if not bad:
+        return Check("schedules", "ok", f"{more}{len(found)}, all keep their ticks" if found else "none")
+    first = f"{bad[0].name}{f' of {bad[0].tenant}' if bad[0].tenant else ''}: {bad[0].error}"
+    advice = "mend or remove it; `holdfast schedules list` shows them all"
+    return Check("schedules", "error", f"{len(bad)} of {more}{len(found)} made no job at their last tick: {first}", advice)
+
+
+async def _retention(hf: Holdfast, now: datetime) -> Check:
+    known = await hf.schedules.get(RETENTION)
+    gone = sum(count for count in (known.result or {}).values() if isinstance(count, int))
+    last = "has not run yet" if known.last_at is None else f"last ran at {known.last_at:%Y-%m-%d %H:%M} UTC, {gone} rows went"
+    if known.paused_at is not None:
+        resume = f"`holdfast schedules resume {RETENTION}` ends that"
+        return Check("retention", "warning", f"is paused, so that nothing is ever deleted; it {last}", resume)
+    if known.next_at < now - timedelta(days=1) and known.last_at is not None:
+        return Check("retention", "warning", f"nobody deletes what is old: it {last}", "run a worker, or `holdfast reaper`")
+    return Check("retention", "ok", last)
+
+
+async def _sizes(hf: Holdfast) -> Check:
+    (counts,) = await hf.store.shared("size_counts", COUNT_MAX)
+    async with hf.transaction() as tx:
+        if hf.store.name == "sqlite":
+            (pages,) = (await tx.fetch("PRAGMA page_count"))[0].values()
+            (size,) = (await tx.fetch("PRAGMA page_size"))[0].values()
+            size *= pages
+        else:
+            ours = "SELECT oid FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace AND relkind = 'r'"
+            (size,) = (await tx.fetch(f"SELECT sum(pg_total_relation_size(oid))::bigint AS n FROM ({ours}) AS t"))[0].values()
+    told = (f"{count:,}{'+' if count >= COUNT_MAX else ''} {name.replace('_', ' ')}" for name, count in counts.items() if count)
+    return Check("sizes", "ok", f"{size / 1e6:,.1f} MB: {', '.join(told) or 'empty'}")
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ The same plan is executed by our own connection or, with `tx=`, by the caller's,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -14,17 +14,26 @@ from holdfast import tracing
 from holdfast.errors import DuplicateJob, InvalidOption
 from holdfast.ids import new_job_id, new_run_id
 from holdfast.job import Job, State
+from holdfast.limits.budget import Budgets, refuse_if_used_up
 from holdfast.limits.depth import DepthGuard
-from holdfast.options import TaskSpec
+from holdfast.options import JobOptions, TaskSpec
 from holdfast.redact import redact, redact_value
 from holdfast.settings import Settings
 from holdfast.store.protocol import Depth, Inserted, NewJob, Store
-from holdfast.task import JobSpec
+from holdfast.task import JobSpec, Task
 from holdfast.tx import Caller, caller_of
 
 
-def plan(specs: Sequence[JobSpec[Any]], settings: Settings) -> list[NewJob]:
+def plan(
+    specs: Sequence[JobSpec[Any]], settings: Settings, failed_hook: Task[..., Any] | None = None, batch: str | None = None
+) -> list[NewJob]:
+    """`failed_hook`: the task for failures of tasks that name none of their own."""
     jobs = [_new_job(spec, settings) for spec in specs]
+    for spec, job in zip(specs, jobs, strict=True):
+        hook = spec.task.spec.on_failed or failed_hook
+        if hook is not None:
+            job.on_failed = _on_failed(hook, settings)
+        job.batch = batch
     context = tracing.context_of_enqueue(jobs)
     if context is not None:
         for job in jobs:
@@ -39,6 +48,12 @@ class Platform(Protocol):
     @property
     def settings(self) -> Settings: ...
 
+    @property
+    def failed_hook(self) -> Task[..., Any] | None: ...
+
+    @property
+    def budgets(self) -> Budgets: ...
+
 
 class Door:
     """Where jobs come in, and what is known there of the tenants' backlogs."""
@@ -51,20 +66,25 @@ class Door:
     def _store(self) -> Store:
         return self._platform.store
 
-    async def enqueue(self, specs: Sequence[JobSpec[Any]], tx: object) -> list[Job[Any]]:
-        jobs = plan(specs, self._platform.settings)
+    async def enqueue(self, specs: Sequence[JobSpec[Any]], tx: object, *, batch: str | None = None) -> list[Job[Any]]:
+        jobs = plan(specs, self._platform.settings, self._platform.failed_hook, batch)
         if not jobs:
             return []
         if tx is None and len(jobs) > 1 and any(spec.options.on_duplicate == "raise" for spec in specs):
             async with self._store.transaction() as own:  # a refusal rolls all of them back, before any worker can see one
                 return await self.enqueue(specs, own)
         if tx is None:
+            for tenant, kind in self._budgets_asked(specs):
+                found = await self._store.shared("budget_used_up", tenant or "", kind)
+                refuse_if_used_up(tenant, kind, [tuple(row.values()) for row in found])
             unknown = self._depth.unknown(job.tenant for job in jobs)
             if unknown:
                 self._depth.learn(await self._store.tenant_depths(unknown))
             self._depth.admit(job.tenant for job in jobs)
             return _answers(specs, jobs, await self._store.job_insert_many(jobs))
         caller = _caller_for(self._store, tx)
+        for tenant, kind in self._budgets_asked(specs):
+            refuse_if_used_up(tenant, kind, await caller.run_async(self._platform.budgets.door_statement(tenant, kind)))
         unknown = self._depth.unknown(job.tenant for job in jobs)
         if unknown:
             self._depth.learn(_depths(await caller.run_async(self._store.depths_statement(unknown))))
@@ -74,14 +94,18 @@ class Door:
             await caller.run_async(self._store.forget_statement(_created(jobs, inserted)))
         return _answers(specs, jobs, inserted)
 
-    def enqueue_in_callers_thread(self, specs: Sequence[JobSpec[Any]], tx: object) -> list[Job[Any]]:
+    def enqueue_in_callers_thread(
+        self, specs: Sequence[JobSpec[Any]], tx: object, *, batch: str | None = None
+    ) -> list[Job[Any]]:
         """For a sync program with a connection of its own: everything happens right here, no loop, no other thread."""
         caller = _caller_for(self._store, tx)
         if caller.is_async:
             raise InvalidOption("enqueue_sync cannot use an async connection; await enqueue(...) instead.")
-        jobs = plan(specs, self._platform.settings)
+        jobs = plan(specs, self._platform.settings, self._platform.failed_hook, batch)
         if not jobs:
             return []
+        for tenant, kind in self._budgets_asked(specs):
+            refuse_if_used_up(tenant, kind, caller.run(self._platform.budgets.door_statement(tenant, kind)))
         unknown = self._depth.unknown(job.tenant for job in jobs)
         if unknown:
             self._depth.learn(_depths(caller.run(self._store.depths_statement(unknown))))
@@ -90,6 +114,16 @@ class Door:
         if len(jobs) > 1 and _first_refused(specs, inserted):
             caller.run(self._store.forget_statement(_created(jobs, inserted)))
         return _answers(specs, jobs, inserted)
+
+    def _budgets_asked(self, specs: Sequence[JobSpec[Any]]) -> Iterable[tuple[str | None, str]]:
+        """Those that refuse jobs at the door when they are used up; a job that is held is accepted and waits."""
+        if not self._platform.budgets.refuses:
+            return ()
+        return {
+            (spec.options.tenant, spec.task.spec.budget)
+            for spec in specs
+            if spec.task.spec.budget is not None and spec.task.spec.on_budget == "refuse"
+        }
 
 
 def _depths(rows: Sequence[Sequence[Any]]) -> dict[str, Depth]:
@@ -122,7 +156,17 @@ def _new_job(spec: JobSpec[Any], settings: Settings) -> NewJob:
         tags=options.tags,
         meta=options.meta and redact_value(options.meta),
         enqueued_by=options.enqueued_by and redact(options.enqueued_by),
+        announced=-1 if task.announce and options.tenant is not None and settings.webhooks else None,
     )
+
+
+def _on_failed(hook: Task[..., Any], settings: Settings) -> msgspec.Raw:
+    """All that the database needs to make the follow-up job when this one fails, also without anybody who knows the task."""
+    job = _new_job(JobSpec(hook, b"{}", JobOptions()), settings)
+    known = msgspec.json.decode(msgspec.json.encode(job))
+    for name in ("id", "run_id", "args"):
+        del known[name]
+    return msgspec.Raw(msgspec.json.encode({**known, "argument": hook.failure_argument}))
 
 
 def _timeout(task: TaskSpec, settings: Settings) -> float:
@@ -175,6 +219,7 @@ def _answers(specs: Sequence[JobSpec[Any]], jobs: Sequence[NewJob], inserted: Se
             run_at=job.run_at,
             tags=job.tags or [],
             meta=job.meta or {},
+            batch=job.batch,
             _app=spec.task.app,
         )
         for spec, job, answer in zip(specs, jobs, inserted, strict=True)

@@ -133,6 +133,12 @@ class SignerUnavailable(HoldfastError):
     code = "signer_unavailable"
 
 
+class SignatureInvalid(Unauthenticated):
+    """A webhook that came in is not signed, not by whom it should be, or not just now."""
+
+    code = "signature_invalid"
+
+
 class NotFound(HoldfastError):
     """There is no such key, member, project or the like, or it is another tenant's."""
 
@@ -147,6 +153,12 @@ class Conflict(HoldfastError):
         self.code = code
 
 
+class MachinesUnavailable(HoldfastError):
+    """The provider of machines did not do what it was asked."""
+
+    code = "machines_unavailable"
+
+
 # -- how often, and once only ----------------------------------------------------------------------------------------
 
 
@@ -159,6 +171,26 @@ class RateLimited(HoldfastError):
         super().__init__(message)
         self.retry_after = retry_after
         self.headers = headers
+
+
+class BudgetExhausted(InvalidJob):
+    """The tenant has spent what it may this month; its budget opens again in `retry_after` seconds, or when it is raised."""
+
+    code = "budget_exhausted"
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class BreakerOpen(HoldfastError):
+    """A service that this needs has failed too often; ask again in `retry_after` seconds. In a run, its job waits as long."""
+
+    code = "breaker_open"
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class TooManyStreams(HoldfastError):
@@ -184,6 +216,15 @@ class IdempotencyInProgress(HoldfastError):
 
     code = "idempotency_in_progress"
     retry_after = 1.0
+
+
+# -- webhooks --------------------------------------------------------------------------------------------------------
+
+
+class TargetRefused(HoldfastError):
+    """A webhook would go where none may go, such as into a private network."""
+
+    code = "webhook_target_refused"
 
 
 # -- the database ----------------------------------------------------------------------------------------------------

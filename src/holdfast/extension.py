@@ -17,15 +17,18 @@ class Extension:
         *,
         migrations: str | None = None,
         tasks: Sequence[Task[..., Any]] = (),
-        routers: Sequence[Any] = (),
+        routers: Sequence[Any] = (),  # or functions that make them, so that a worker need not import FastAPI
         pages: Sequence[Any] = (),
         commands: Sequence[Any] = (),
+        application: Any = None,
     ) -> None:
         self.name = name
         self.tasks = tuple(tasks)
         self.routers = tuple(routers)
         self.pages = tuple(pages)
         self.commands = tuple(commands)
+        self.application = application
+        """What its routers and pages work with."""
         self._migrations = migrations
         self._statements: dict[str, dict[str, str]] = {}
 

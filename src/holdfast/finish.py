@@ -14,6 +14,7 @@ from collections.abc import Callable
 from holdfast import codec
 from holdfast.errors import (
     Abort,
+    BreakerOpen,
     HoldfastError,
     InvalidOption,
     JobCancelled,
@@ -48,6 +49,23 @@ class DeadlineExceeded(Exception):
 
 class ArgumentsUnfit(Exception):
     """The job's stored arguments do not fit the task's signature, which has changed since."""
+
+
+class Waits(Exception):
+    """Something outside the job does not let it run yet. This costs no attempt; the job says meanwhile what it waits for."""
+
+    def __init__(self, message: str, code: str, delay: float) -> None:
+        super().__init__(message)
+        self.code = code
+        self.delay = delay
+
+
+class Refused(Exception):
+    """Something outside the job does not let it run at all. It fails, and can be retried later with all its attempts."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class ResultUnusable(Exception):
@@ -98,6 +116,12 @@ def _meaning_of(error: BaseException, claimed: Claimed, task: TaskSpec, settings
         if task.on_rate_limited == "wait":
             return _leave(claimed, Leaving.SNOOZE, delay=error.retry_after, keep_attempt=False)
         return _leave(claimed, Leaving.FAIL, error.code, Abort(RATE_LIMITED), keep_attempt=False)
+    if isinstance(error, Waits):
+        return _leave(claimed, Leaving.SNOOZE, error.code, error, delay=error.delay, keep_attempt=False)
+    if isinstance(error, BreakerOpen):
+        return _leave(claimed, Leaving.SNOOZE, error.code, error, delay=error.retry_after, keep_attempt=False)
+    if isinstance(error, Refused):
+        return _leave(claimed, Leaving.FAIL, error.code, error, keep_attempt=False)
     if isinstance(error, ArgumentsUnfit):
         return _leave(claimed, Leaving.FAIL, "args_invalid", error, keep_attempt=False)
     if isinstance(error, (Abort, ResultUnusable, ResultTooLarge)):
@@ -177,7 +201,9 @@ def one_line(error: BaseException) -> str:
     # Cut first, because a message may have a hundred megabytes; far behind what is kept, so that no half secret stays.
     text = shown(error)[: 5 * MESSAGE_CHARS_MAX]
     first = next((line for line in text.splitlines() if line.strip()), "")
-    plain_errors = (Abort, RetryLater, DeadlineExceeded, ResultUnusable, ProcessDied, ArgumentsUnfit)
+    plain_errors = (
+        Abort, RetryLater, DeadlineExceeded, ResultUnusable, ProcessDied, ArgumentsUnfit, Waits, Refused, BreakerOpen,
+    )  # fmt: skip
     named = first if isinstance(error, plain_errors) else f"{type(error).__name__}: {first}" if first else type(error).__name__
     return storable(_CONTROLS.sub("\N{REPLACEMENT CHARACTER}", redact(named)))[:MESSAGE_CHARS_MAX]
 

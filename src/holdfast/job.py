@@ -103,6 +103,7 @@ class Job(msgspec.Struct, Generic[R], kw_only=True, weakref=True):
     meta: dict[str, Any] = {}
     enqueued_by: str | None = None
     trace_context: str | None = None
+    batch: str | None = None
     created_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
@@ -139,6 +140,19 @@ class Job(msgspec.Struct, Generic[R], kw_only=True, weakref=True):
             raise RuntimeError("this Job was not made by a Holdfast object")
         app: Holdfast = self._app
         return app
+
+
+class Failure(msgspec.Struct, kw_only=True):
+    """What an `on_failed` task is given: of the job that has failed for good."""
+
+    job_id: str
+    task: str
+    queue: str
+    tenant: str | None = None
+    project: str | None = None
+    attempts: int = 0
+    error_code: str | None = None
+    error_message: str | None = None
 
 
 def status_of(job: Any) -> str:

@@ -43,9 +43,16 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     noun: str | None = None
     rate: str | None = None
     on_rate_limited: Literal["fail", "wait"] = "fail"
+    needs: str | None = None
+    budget: str | None = None
+    budget_max: float | None = None
+    on_budget: Literal["refuse", "hold"] = "refuse"
     expose: Literal["member", "admin", "owner"] | None = None
     capture: tuple[str, ...] = ("logging",)
     private: bool = False
+    on_failed: Any = None
+    """The task that is enqueued when a job of this one fails for good."""
+    announce: bool = False
 
 
 class TaskOptions(TypedDict, total=False):
@@ -68,9 +75,15 @@ class TaskOptions(TypedDict, total=False):
     noun: str | None
     rate: str | None
     on_rate_limited: Literal["fail", "wait"]
+    needs: str | None
+    budget: str | None
+    budget_max: float | None
+    on_budget: Literal["refuse", "hold"]
     expose: Literal["member", "admin", "owner"] | None
     capture: Sequence[Literal["logging", "debug", "print"]]
     private: bool
+    on_failed: Any
+    announce: bool
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,19 +159,23 @@ _int32 = codec.whole(-(2**31), 2**31 - 1)
 
 _TASK_CHECKS: dict[str, codec.Check] = {
     **dict.fromkeys(("name", "queue", "noun", "rate"), _name),
+    **dict.fromkeys(("needs", "budget"), codec.label),
     **dict.fromkeys(("timeout", "expected", "lease"), codec.seconds(0.001)),
     "aliases": codec.several(_name, 0, ALIASES_MAX),
     "priority": _int32,
     "max_attempts": _attempts,
     "backoff": lambda value: value if callable(value) else _waits(value),
-    **dict.fromkeys(("isolate", "private"), codec.one_of(True, False)),
+    **dict.fromkeys(("isolate", "private", "announce"), codec.one_of(True, False)),
     "memory": codec.whole(1, 2**63 - 1),
     "cancel": codec.one_of("cooperative", "immediate"),
     "permanent": codec.several(codec.exception_type, 0, PERMANENT_MAX),
     "on_rate_limited": codec.one_of("fail", "wait"),
+    "budget_max": codec.cents,
+    "on_budget": codec.one_of("refuse", "hold"),
     "order_on_failure": codec.one_of("skip", "block"),
     "expose": codec.one_of("member", "admin", "owner"),
     "capture": codec.several(codec.one_of("logging", "debug", "print"), 0, 3),
+    "on_failed": lambda value: value,  # a task, which task.py knows how to look at
 }
 _JOB_CHECKS: dict[str, codec.Check] = {
     **dict.fromkeys(("tenant", "project", "actor", "queue", "enqueued_by"), _name),

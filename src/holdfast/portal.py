@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from holdfast.errors import HoldfastError
@@ -37,6 +38,10 @@ class Portal:
         except BaseException:
             future.cancel()
             raise
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run it there and go on here; whatever becomes of the caller, it is not cancelled."""
+        return asyncio.run_coroutine_threadsafe(work, self._running_loop())
 
     def close(self) -> None:
         with self._lock:

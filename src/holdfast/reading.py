@@ -100,7 +100,7 @@ def job_filter(where: dict[str, Any]) -> JobFilter:
         wanted = msgspec.convert(where, JobFilter)
     except (TypeError, ValueError) as error:
         raise InvalidOption(f"jobs cannot be filtered like this: {error}") from None
-    for name in ("queue", "task", "tenant", "project", "tag"):
+    for name in ("queue", "task", "tenant", "project", "tag", "batch"):
         text(name, getattr(wanted, name))
     return wanted
 

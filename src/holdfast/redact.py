@@ -46,6 +46,7 @@ _EXACT_RULES = (
     _Rule("_", ("github_pat_",), re.compile(r"github_pat_[A-Za-z0-9_]{4,}+")),
     _Rule("-", ("glpat-",), re.compile(r"glpat-[A-Za-z0-9_-]{4,}+(?:\.[A-Za-z0-9_-]++)*+")),
     _Rule("_", ("hf_",), re.compile(r"hf_[A-Za-z0-9_-]{30,}+")),
+    _Rule("_", ("whsec_",), re.compile(r"whsec_[A-Za-z0-9+/=_-]{8,}+")),
     _Rule("-", ("xox",), re.compile(r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{4,}+")),
     _Rule("-", ("xapp-",), re.compile(r"xapp-[A-Za-z0-9-]{4,}+")),
     _Rule("/", ("hooks.slack.com/",), re.compile(r"(hooks\.slack\.com/[a-z]{1,20}/)[A-Za-z0-9/_-]++"), rf"\1{REDACTED}"),

@@ -14,8 +14,10 @@ from typing import Any, Protocol
 
 from holdfast import codec, tracing
 from holdfast.context import CurrentRun, Platform, current_run
-from holdfast.errors import Abort, HoldfastError, InvalidArguments, JobCancelled, RetryLater, Snooze, StorageUnavailable
+from holdfast.errors import Abort, HoldfastError, InvalidArguments, JobCancelled, RetryLater
 from holdfast.finish import ArgumentsUnfit, DeadlineExceeded, ResultUnusable, departure_of, release_of
+from holdfast.limits import gates
+from holdfast.limits.breaker import Entry, Verdict
 from holdfast.redact import redact_json
 from holdfast.runlog import capture
 from holdfast.runlog.desk import RunBuffer
@@ -27,7 +29,6 @@ from holdfast.store.protocol import Claimed, Completion, Departure, Leaving
 from holdfast.task import Task
 
 _opening = threading.Lock()
-STORAGE_AWAY_SECONDS = 5.0
 COUNTED_AS = {
     Leaving.RETRY: "retried",
     Leaving.FAIL: "failed",
@@ -73,8 +74,9 @@ class Attempt:
     """One run in this worker: the way between the task's code (as its Link) and the worker's parts."""
 
     __slots__ = (
-        "buffer", "cancelled", "cancelled_by", "claimed", "completed_in_tx", "ended", "first_line", "host", "interrupted",
-        "outcome", "prints", "run", "seconds", "slot", "span", "started", "task", "tell_child", "timer",
+        "buffer", "cancelled", "cancelled_by", "claimed", "completed_in_tx", "ended", "entry", "first_line", "host",
+        "interrupted", "outcome", "prints", "run", "seconds", "slot", "span", "started", "task", "tell_child", "timer",
+        "verdict",
     )  # fmt: skip
 
     def __init__(self, host: Host, task: Task[..., Any], claimed: Claimed) -> None:
@@ -93,6 +95,8 @@ class Attempt:
         self.timer: asyncio.TimerHandle | None = None
         self.tell_child: Callable[[dict[str, Any]], None] | None = None
         self.span: Any = None
+        self.entry: Entry | None = None
+        self.verdict: tuple[Verdict, str | None]
         self.outcome = "completed"
         self.seconds = 0.0
         self.first_line: float | None = None
@@ -196,18 +200,26 @@ async def run_attempt(attempt: Attempt) -> Completion | Departure | None:
     attempt.span = tracing.start_run(attempt.claimed)
     try:
         arguments = load_arguments(attempt.task, attempt.claimed)
-        if attempt.task.spec.rate is not None:
-            await ask_rate_limit(attempt, attempt.task.spec.rate)
+        if attempt.task.guarded:
+            await gates.ask(attempt)
         start_deadline(attempt)
         value = await call(attempt, arguments)
         outcome: Completion | Departure | None = completion_of(attempt, value)
+        if attempt.entry is not None:
+            gates.judge(attempt, attempt.entry, None)
     except BaseException as error:
         outcome = outcome_of_error(attempt, error)
+        if attempt.entry is not None:
+            gates.judge(attempt, attempt.entry, error)
     attempt.ended = True
     if attempt.timer is not None:
         attempt.timer.cancel()
     while attempt.slot is not None and attempt.slot.cancelling():
         attempt.slot.uncancel()
+    if attempt.entry is not None:
+        await attempt.host.platform.breakers.leave(attempt.entry, *attempt.verdict)
+    if attempt.host.platform.spending.pending:
+        await attempt.host.platform.spending.settle(attempt.claimed.run_id)
     await attempt.close_log()
     note_end(attempt, outcome)
     return outcome
@@ -234,19 +246,6 @@ def load_arguments(task: Task[..., Any], claimed: Claimed) -> dict[str, Any]:
         return task.load_arguments(claimed.args)
     except InvalidArguments as error:
         raise ArgumentsUnfit(str(error)) from error
-
-
-async def ask_rate_limit(attempt: Attempt, name: str) -> None:
-    try:
-        taken = await attempt.host.platform.rate.take_for_job(name, attempt.claimed.id)
-    except StorageUnavailable:
-        raise Snooze(STORAGE_AWAY_SECONDS) from None  # nobody knows whether it may run, and that is not the job's fault
-    if taken is not None and not taken.allowed:
-        waits = attempt.task.spec.on_rate_limited == "wait"
-        whom = taken.kind if taken.kind != "total" else "everybody"
-        told = f"The rate limit {name} ({taken.limit} for the {whom}) is used up for another {taken.retry_after:.0f} s"
-        attempt.log("info" if waits else "warning", f"{told}{' - waiting' if waits else ''}")
-        taken.require()
 
 
 def start_deadline(attempt: Attempt) -> None:
@@ -335,8 +334,8 @@ def outcome_of_error(attempt: Attempt, error: BaseException) -> Completion | Dep
 
 
 def log_error(attempt: Logging, error: BaseException, departure: Departure) -> None:
-    if departure.error_code is None:
-        return  # snoozed or cancelled: no error at all
+    if departure.error_code is None or departure.how is Leaving.SNOOZE:
+        return  # snoozed, waiting or cancelled: no error at all
     details: dict[str, Any] = {"error_code": departure.error_code}
     if not isinstance(error, (Abort, RetryLater, HoldfastError, DeadlineExceeded, ResultUnusable)):
         details["traceback"] = traceback_of(error)
@@ -363,6 +362,8 @@ def _is_around_the_task(frame: types.FrameType) -> bool:
 class HandedOver(Exception):
     """An isolated process has decided the departure itself, with the same code, where the exception still existed."""
 
-    def __init__(self, departure: Departure) -> None:
+    def __init__(self, departure: Departure, blamed: str | None = None) -> None:
         super().__init__(departure.error_message)
         self.departure = departure
+        self.blamed = blamed
+        """What it had against the service that its task needs."""

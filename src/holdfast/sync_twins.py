@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from holdfast.job import Event, Job, LogLine
@@ -20,6 +21,10 @@ class SyncTwins(Looking):
 
     def call_sync(self, work: Coroutine[Any, Any, T]) -> T:
         return self._portal.call(work)
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """On that loop, beside the caller."""
+        return self._portal.submit(work)
 
     def get_sync(self, job_id: str) -> Job[Any]:
         return self.call_sync(self.get(job_id))

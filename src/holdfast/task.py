@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 
 from holdfast import codec
 from holdfast.errors import ConfigError, InvalidArguments, InvalidOption, PayloadTooLarge
-from holdfast.job import Job
+from holdfast.job import Failure, Job
 from holdfast.options import EnqueueOptions, JobOptions, TaskOptions, TaskSpec, job_options, task_spec
 
 P = ParamSpec("P")
@@ -51,6 +51,8 @@ class Task(Generic[P, R]):
         self.name = spec.name
         self.is_async = codec.is_async(fn)
         self.isolated = _isolated(fn, spec)
+        self.guarded = spec.rate is not None or spec.needs is not None or spec.budget is not None
+        """Whether something is asked before each run."""
         self._plain: BoundTask[P, R] = BoundTask(self, JobOptions(), None)
         parameters = inspect.signature(fn).parameters
         self._positional = tuple(name for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD)
@@ -107,6 +109,18 @@ class Task(Generic[P, R]):
             raise InvalidArguments(f"{self.name}: {codec.explain(error)}") from error
         except RecursionError:
             raise InvalidArguments(f"{self.name}: the arguments are nested too deeply") from None
+
+    @functools.cached_property
+    def failure_argument(self) -> str:
+        """The name of the argument by which this task takes what its `on_failed` is told; ConfigError where it cannot."""
+        try:
+            name = self._positional[0]
+            self.bind_arguments((), {name: Failure(job_id="", task="", queue="")})
+        except (IndexError, InvalidArguments):
+            raise ConfigError(
+                f"task {self.name} cannot be an on_failed: it must take one argument, such as failure: holdfast.Failure"
+            ) from None
+        return name
 
     def _named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         if not args:
@@ -228,9 +242,19 @@ def make_task(app: TaskApp, fn: Callable[..., Any], **options: Unpack[TaskOption
     spec = task_spec(label, given)
     if spec.isolate and not codec.is_importable(fn):
         raise ConfigError(f"{label}: isolate needs a function that another process can import; define it at module level")
+    if spec.budget_max is not None and spec.budget is None:
+        raise ConfigError(f"{label}: budget_max says how much of a budget one run may take; name it with budget=")
     if spec.memory is not None and not _isolated(fn, spec):
         raise ConfigError(f"{label}: memory limits isolated tasks only; add isolate=True")
+    if spec.on_failed is not None:
+        check_hook(label, spec.on_failed)
     return (AsyncTask if codec.is_async(fn) else SyncTask)(app, fn, spec)
+
+
+def check_hook(label: str, hook: object) -> None:
+    if not isinstance(hook, Task):
+        raise ConfigError(f"{label}: on_failed must be a task (a function under @hf.task), not {reprlib.repr(hook)}")
+    _ = hook.failure_argument
 
 
 def _isolated(fn: Callable[..., Any], spec: TaskSpec) -> bool:

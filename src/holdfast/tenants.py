@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from holdfast.errors import InvalidOption
+from holdfast import tenant_data
+from holdfast.errors import ConfigError, InvalidOption
+from holdfast.limits.budget import zone_named
 from holdfast.redact import redact
 from holdfast.store.protocol import UNCHANGED, Plan, Queue, Store, Tenant, Unchanged
 
@@ -36,18 +38,22 @@ class Tenants:
         plan: str | Unchanged = UNCHANGED,
         limit: int | Unchanged | None = UNCHANGED,
         queue_depth: int | Unchanged | None = UNCHANGED,
+        timezone: str | Unchanged = UNCHANGED,
         by: str | None = None,
     ) -> Tenant:
-        """Change a tenant's plan or its own numbers (None: as the plan says). Holds from the next claim on."""
+        """Change a tenant's plan or its own numbers (None: as the plan says), from the next claim on; or the time zone by which
+        its months are counted."""
         _check_name("tenant", tenant)
         _check_number("limit", limit)
         _check_number("queue_depth", queue_depth)
+        if timezone is not UNCHANGED:
+            _check_timezone(timezone)
         if plan is not UNCHANGED:
             names = sorted(known.name for known in await self._platform.store.plan_list())
             if plan not in names:
                 raise InvalidOption(f"There is no plan called {plan!r:.50}; the plans are {', '.join(names)}.")
         changes: dict[str, Any] = {"plan": plan, "max_running": limit, "queue_depth": queue_depth}
-        return await self._platform.store.tenant_set(tenant, **changes, by=_person(by))
+        return await self._platform.store.tenant_set(tenant, **changes, timezone=timezone, by=_person(by))
 
     async def get(self, tenant: str) -> Tenant:
         _check_name("tenant", tenant)
@@ -69,6 +75,17 @@ class Tenants:
     async def resume(self, tenant: str, *, by: str | None = None) -> Tenant:
         _check_name("tenant", tenant)
         return await self._platform.store.tenant_pause(tenant, paused=False, by=_person(by))
+
+    async def export(self, tenant: str) -> AsyncIterator[dict[str, Any]]:
+        """All that is stored of this tenant, row after row: `{"table": "jobs", "row": {…}}`. Secrets are left out."""
+        _check_name("tenant", tenant)
+        async for row in tenant_data.export(self._platform.store, tenant):
+            yield row
+
+    async def erase(self, tenant: str, *, by: str | None = None) -> tenant_data.Erased:
+        """Delete all that is stored of this tenant; JobConflict while one of its jobs runs. There is no way back."""
+        _check_name("tenant", tenant)
+        return await tenant_data.erase(self._platform.store, tenant, _person(by))
 
     def set_sync(self, tenant: str, **changes: Any) -> Tenant:
         return self._platform.call_sync(self.set(tenant, **changes))
@@ -128,6 +145,13 @@ class Queues:
 def _check_name(what: str, name: object) -> None:
     if not isinstance(name, str) or not name or len(name) > NAME_CHARS_MAX or "\x00" in name:
         raise InvalidOption(f"A {what} is named by 1 to {NAME_CHARS_MAX} characters without NUL, not {name!r:.50}.")
+
+
+def _check_timezone(name: object) -> None:
+    try:
+        zone_named(name if isinstance(name, str) else "")
+    except ConfigError:
+        raise InvalidOption(f"timezone must be a name such as Europe/Paris, not {name!r:.50}.") from None
 
 
 def _person(by: str | None) -> str | None:

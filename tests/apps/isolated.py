@@ -176,3 +176,14 @@ def _start_grandchild(pid_file: str) -> None:
         warnings.simplefilter("ignore")  # nobody waits for it: that is the point
         child = subprocess.Popen([sys.executable, "-c", "import threading; threading.Event().wait()"])
     Path(pid_file).write_text(str(child.pid))
+
+
+@hf.task(isolate=True, needs="linear", max_attempts=1)
+def pays_and_fails() -> None:
+    current().spend(5, "ai")
+    raise ConnectionError("connection refused")
+
+
+@hf.task(isolate=True, max_attempts=1)
+async def pays_without_waiting() -> None:
+    current().spend(7, "ai")

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.browsing import axe, seen
 from tests.support.panels import Talk, messages, open_panel, until_messages, until_panel
+from tests.support.waiting import until_sync
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
@@ -103,7 +104,6 @@ def test_an_earlier_attempt_is_chosen_from_a_menu_newest_first(page: Page, serve
     talk.say("first attempt")
     talk.retry("not yet")
     open_panel(page, talk.id)
-    talk.begin()
     talk.say("second attempt")
     seen(page, "() => document.querySelector('.lv-msg')?.textContent === 'second attempt'")
     seen(page, "() => document.querySelector('.lv-run select').options[0].text === 'Attempt 2 (in progress)'")
@@ -112,6 +112,18 @@ def test_an_earlier_attempt_is_chosen_from_a_menu_newest_first(page: Page, serve
     page.select_option(".lv-run select", "1")
     seen(page, "() => document.querySelector('.lv-msg')?.textContent === 'first attempt'")
     assert "run=1" in page.url and page.get_attribute("log-view", "data-mode") == "past"
+    talk.end()
+
+
+def test_a_page_that_is_older_than_the_newest_attempt_shows_the_newest(page: Page, served: Served) -> None:
+    """The page was made while attempt 1 was running; by the time its script runs there is attempt 2."""
+    talk = Talk(served, "overtaken")
+    talk.say("first attempt")
+    talk.retry("not yet")
+    talk.say("second attempt")
+    until_sync(lambda: served.run(served.hf.get(talk.id)).run_no == 2, 30)
+    open_panel(page, talk.id, run=1)
+    seen(page, "() => document.querySelector('.lv-msg')?.textContent === 'second attempt'")
     talk.end()
 
 

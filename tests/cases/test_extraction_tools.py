@@ -191,6 +191,26 @@ async def test_a_slow_depscan_does_not_cost_what_the_matcher_found(scan: Scan, a
     assert "dep-scan timed out" in ran.last.reasons
 
 
+@pytest.mark.parametrize("says", ["Used in 1 locations", "Reachable"])
+async def test_research_tells_what_can_be_reached_or_that_nobody_knows(
+    scan: Scan, advisories: Path, tmp_path: Path, says: str
+) -> None:
+    """dep-scan ends with 0 and says nothing where it could not look."""
+    scan.holds("npm-app")
+    vdr = json.loads(output_of("depscan-6.3.0-npm-app.vdr.json"))
+    vdr["vulnerabilities"][0]["properties"] = [{"name": "depscan:insights", "value": says}]
+    writes = f"open(arguments[arguments.index('-o') + 1] + '/sbom.vdr.json', 'w').write({json.dumps(vdr)!r})"
+    program(scan.programs, "depscan", f"assert 'research' in arguments; {writes}")
+    ran = await scan("sbom", "vuln_scan", advisories=advisories, depscan_database=tmp_path, profile="research")
+    assert scan.context.vulnerabilities is not None
+    reachable = [one.reachable for one in scan.context.vulnerabilities.vulnerabilities]
+    if says == "Reachable":
+        assert sorted(reachable, key=str) == [None, True]
+    else:
+        assert reachable == [None, None]
+    assert ("Reachability unavailable" in ran.last.reasons) == (says != "Reachable")
+
+
 # -- static analysis -----------------------------------------------------------------------------------------------------
 
 
@@ -208,6 +228,26 @@ async def test_findings_of_semgrep_get_a_fingerprint_that_survives_moving_code(s
         assert (found.rule, found.severity, found.cwes) == ("py-subprocess-shell-true", "high", ["CWE-78"])
         prints.append(found.fingerprint)
     assert prints[0] == prints[1]
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            {"level": "error", "message": "Rule parse error in rule bad:\n Invalid pattern for JavaScript\n----- pattern"},
+            "Static analysis failed: Rule parse error in rule bad: Invalid pattern for JavaScript",
+        ),
+        (
+            {"level": "error", "type": "InvalidRuleSchemaError", "long_msg": "r.yml is missing `rules` as top-level key"},
+            "Static analysis failed: r.yml is missing `rules` as top-level key",
+        ),
+    ],
+)
+async def test_wrong_rules_are_told_in_semgreps_own_words(scan: Scan, error: dict[str, str], message: str) -> None:
+    """As Semgrep 1.182 writes them: the reason may stand in the second line, or under another name."""
+    report = json.dumps({"results": [], "errors": [error], "paths": {"scanned": []}})
+    program(scan.programs, "semgrep", SEMGREP_WRITES.format(text=report))
+    assert (await scan("semgrep")).last.message == message
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ Act = Callable[[Store], Awaitable[object]]
 ACTS: dict[str, tuple[Act, dict[str, object]]] = {
     "tenant.changed": (
         lambda store: store.tenant_set("acme", plan="pro", max_running=4, queue_depth=UNCHANGED, by="ana"),
-        {"plan": "pro", "max_running": 4, "queue_depth": None},
+        {"plan": "pro", "max_running": 4, "queue_depth": None, "timezone": "UTC"},
     ),
     "tenant.paused": (lambda store: store.tenant_pause("acme", paused=True, by="ana"), {}),
     "tenant.resumed": (lambda store: store.tenant_pause("acme", paused=False, by="ana"), {}),

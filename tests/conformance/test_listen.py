@@ -120,7 +120,7 @@ async def test_a_job_that_the_reaper_gives_up_wakes_its_queue(
     await heard.wait_for(arrival(store, "freed", "t"))
 
 
-@pytest.mark.parametrize("change", ["tenant_set", "tenant_pause", "plan_set", "queue_set", "queue_pause"])
+@pytest.mark.parametrize("change", ["tenant_set", "tenant_pause", "plan_set", "queue_set", "queue_pause", "wake"])
 async def test_a_changed_limit_or_pause_wakes_everybody(store: Store, heard: Heard, change: str) -> None:
     """It may have opened the way for any number of jobs."""
     changes = {
@@ -129,6 +129,7 @@ async def test_a_changed_limit_or_pause_wakes_everybody(store: Store, heard: Hea
         "plan_set": lambda: store.plan_set(Plan("free", 2, 10), by=None),
         "queue_set": lambda: store.queue_set("mail", max_running=None, by=None),
         "queue_pause": lambda: store.queue_pause("mail", paused=False, by=None),
+        "wake": store.wake,
     }
     await changes[change]()
     await heard.wait_for("")

@@ -51,6 +51,16 @@ async def test_pages_follow_each_other_without_gap_or_repetition(store: Store) -
     assert ids[::-1] == [job_id for page in pages for job_id in page]
 
 
+@pytest.mark.parametrize("tenant", [None, "acme"])
+async def test_a_search_may_end_at_an_id(store: Store, tenant: str | None) -> None:
+    """That one and newer ones are looked at, of all tenants or of one, whatever else is asked for."""
+    ids = await insert_some(store, 5, tenant="acme", tags=["a"])
+    assert ids[:1:-1] == await listed(store, since=ids[2], tenant=tenant)
+    assert ids[:1:-1] == await listed(store, since=ids[2], tenant=tenant, state=State.QUEUED, tag="a")
+    assert await store.job_count(JobFilter(since=ids[2], tenant=tenant), 100) == 3
+    assert await listed(store, since=ids[2], cursor=ids[3], tenant=tenant) == [ids[2]]
+
+
 @pytest.mark.parametrize("field", ["queue", "task", "tenant", "project"])
 async def test_a_list_may_be_of_one_kind_only(store: Store, field: str) -> None:
     """By queue, task, tenant or project: what matches exactly, and nothing else."""

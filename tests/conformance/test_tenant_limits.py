@@ -278,7 +278,9 @@ async def test_every_change_is_written_down_with_its_author(store: Store) -> Non
         ("queue.resumed", "fo", None, None),
     ]
     data = [row["data"].replace(" ", "") for row in rows]
-    assert sorted(data[0].strip("{}").split(",")) == ['"max_running":4', '"plan":"pro"', '"queue_depth":null']
+    assert sorted(data[0].strip("{}").split(",")) == [
+        '"max_running":4', '"plan":"pro"', '"queue_depth":null', '"timezone":"UTC"',
+    ]  # fmt: skip
     assert all('"queue":"mail"' in said for said in data[3:])
 
 

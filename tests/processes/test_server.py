@@ -92,12 +92,17 @@ async def test_a_server_that_nobody_could_log_in_to_does_not_start(database_url:
 
 
 async def test_dev_serves_the_api_on_this_machine(sqlite_url: str, processes: Processes) -> None:
-    """At an address that it prints, closed to whoever has no key: it says how to make one, which then works."""
+    """At an address that it prints, closed to whoever has no key: it says how to make one, which then works. The link that it
+    prints logs a browser in to the dashboard."""
     dev = processes.holdfast("dev", "--port", "0", app=APP, database_url=sqlite_url)
     address = await address_of(dev)
     assert address.startswith("http://127.0.0.1:") and "holdfast keys create --service" in dev.output
     async with httpx.AsyncClient(base_url=address) as nobody:
         assert (await nobody.get("/api/jobs")).status_code == 401
+        await dev.printed("/login#", timeout=20)
+        secret = dev.output.split("/login#")[1].split()[0]
+        assert (await nobody.post("/login", data={"link": secret})).status_code == 303
+        assert (await nobody.get("/workers")).status_code == 200
     hf = Holdfast(sqlite_url)
     async with speaking(address, await key_of(hf, "member")) as client:
         job = (await client.post("/api/jobs", json=JOB)).json()

@@ -59,7 +59,7 @@ class Staged:
         self.before: Callable[[ExtractionContext], Awaitable[None]] | None = None
         steps = [Step("deps_sync", self._keep("dependencies"))]
         steps += [Step(step, self._keep(kind), critical=False) for kind, step in SCANNERS.items()]
-        self.extraction = Extraction(hf, pipeline=Pipeline(steps), **parts)
+        self.extraction = Extraction(hf, parts.pop("options", None), pipeline=Pipeline(steps), **parts)
 
     def _keep(self, kind: str) -> Callable[[ExtractionContext], Awaitable[Done]]:
         async def keep(context: ExtractionContext) -> Done:

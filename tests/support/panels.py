@@ -107,8 +107,13 @@ class Talk:
         return job.id
 
     def begin(self) -> None:
-        """A worker of its own takes it, and ends once nothing is left."""
-        self._served.start(self._served.hf.run_worker(queues=[self.name], exit_when_idle=0.0))
+        """Workers of its own, until it has ended."""
+        self._served.start(self._work())
+
+    async def _work(self) -> None:
+        hf = self._served.hf
+        while not (await hf.get(self.id)).state.ended:
+            await hf.run_worker(queues=[self.name], exit_when_idle=0.0)
 
     def say(self, *messages: str, level: str = "info", **more: Any) -> None:
         self._served.run(self._put([(level, message, more) for message in messages]))

@@ -36,6 +36,9 @@ def test_a_sound_installation_passes(database_url: str, capsys: pytest.CaptureFi
     assert code == 0
     expected = {
         "version",
+        "schedules",
+        "retention",
+        "sizes",
         "app",
         "settings",
         "database",

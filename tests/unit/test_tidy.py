@@ -22,6 +22,7 @@ LAYERS: list[set[str]] = [
         "portal",
         "redact",
         "roles",
+        "setting_rules",
         "settings",
         "tracing",
         "version",
@@ -46,12 +47,18 @@ LAYERS: list[set[str]] = [
         "why",
         "limits",
         "schedule",
+        "shares",
+        "batch",
+        "ticks",
         "stats",
         "sync_twins",
         "tally",
         "outbox",
+        "pages",
         "people",
+        "tenant_data",
         "tenants",
+        "webhooks",
     },
     {"adopt", "machines", "pipeline"},
     {"processes"},
@@ -62,9 +69,17 @@ LAYERS: list[set[str]] = [
 ]
 """Lowest first: a module imports from its own row and the rows above it here. `""` is the package's own `__init__`."""
 
-EXTRACTION_SEES = {"holdfast", "holdfast.errors", "holdfast.pipeline", "holdfast.extraction"}
+EXTRACTION_SEES = {
+    "holdfast",
+    "holdfast.errors",
+    "holdfast.extraction",
+    "holdfast.pages",
+    "holdfast.pipeline",
+    "holdfast.web.extending",
+}
 
-CONCRETE = ["holdfast.store.sqlite", "holdfast.store.postgres", "holdfast.machines.local", "holdfast.machines.fly"]
+CONCRETE = ["holdfast.store.sqlite", "holdfast.store.postgres"]
+CONCRETE += ["holdfast.machines.local", "holdfast.machines.fly", "holdfast.machines.kubernetes"]
 """Chosen in app.py alone."""
 
 DRIVERS: dict[str, set[str]] = {

@@ -42,10 +42,13 @@ class Things:
         self._keys = [hf.call_sync(hf.keys.create(tenant="acme", role="viewer")).key.id for _ in range(5)]
         hf.call_sync(hf.members.add("acme", "u1", role="viewer"))
         hf.call_sync(hf.projects.create("acme", "web"))
+        self._webhook = hf.webhooks.set_sync("acme", "https://example.com/").webhook.id
+        self._delivery = hf.call_sync(hf.webhooks.test(self._webhook)).id
 
     def known(self, name: str, number: int) -> Any:
         there: dict[str, list[Any]] = {"job_id": self._ids, "key_id": self._keys, "tenant": ["acme"], "run_no": [1]}
-        there |= {"user_id": ["u1"], "project_id": ["web"], "name": ["default"]}
+        there |= {"user_id": ["u1"], "project_id": ["web"], "name": ["default"], "source": ["github"]}
+        there |= {"webhook_id": [self._webhook], "delivery_id": [self._delivery]}
         return there[name][number % len(there[name])]
 
 

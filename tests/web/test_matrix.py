@@ -61,12 +61,29 @@ TABLE: dict[str, Row] = {
     "POST /api/queues/{name}/pause": Row(_from("service", 200)),
     "POST /api/queues/{name}/resume": Row(_from("service", 200)),
     "GET /api/workers": Row(_from("service", 200)),
+    "GET /api/machines": Row(_from("admin", 200)),
+    "POST /api/machines": Row(_from("service", 409)),
+    "PUT /api/machines/pool": Row(_from("service", 409), body={"size": 1}),
+    "POST /api/machines/{name}/start": Row(_from("service", 409)),
+    "POST /api/machines/{name}/stop": Row(_from("service", 409)),
+    "GET /api/machines/usage": Row(_from("admin", 200), _absent_from("admin", 200), query="?tenant={tenant}"),
+    "GET /api/jobs/{job_id}/usage": Row(READ, ABSENT),
     "GET /api/tenants/{tenant}": Row(READ, ABSENT),
     "GET /api/tenants/{tenant}/why": Row(READ, ABSENT),
     "GET /api/tenants/{tenant}/limits": Row(READ, ABSENT),
     "PUT /api/tenants/{tenant}/limits": Row(_from("service", 200), _from("service", 200), body={"plan": "pro"}),
     "POST /api/tenants/{tenant}/pause": Row(_from("admin", 200), _absent_from("admin", 200)),
     "POST /api/tenants/{tenant}/resume": Row(_from("admin", 200), _absent_from("admin", 200)),
+    "GET /api/budgets": Row(READ, ABSENT, query="?tenant={tenant}"),
+    "GET /api/budgets/{kind}": Row(READ, ABSENT, query="?tenant={tenant}"),
+    "PUT /api/budgets/{kind}": Row(_from("service", 200), _from("service", 200), body={"cents": 5}, query="?tenant={tenant}"),
+    "POST /api/budgets/{kind}/override": Row(
+        _from("service", 200), _from("service", 200), body={"cents": 5}, query="?tenant={tenant}"
+    ),
+    "GET /api/breakers": Row(_from("service", 200)),
+    "GET /api/breakers/{name}": Row(_from("service", 200)),
+    "POST /api/breakers/{name}/open": Row(_from("service", 200), body={}),
+    "POST /api/breakers/{name}/close": Row(_from("service", 200)),
     "GET /api/events": Row(_from("admin", 200), _absent_from("admin", 200), query="?tenant={tenant}"),
     "GET /api/dead": Row(READ, ABSENT, query="?tenant={tenant}"),
     "GET /api/stats": Row(READ, ABSENT, query="?tenant={tenant}"),
@@ -90,6 +107,34 @@ TABLE: dict[str, Row] = {
         _from("admin", 200), _absent_from("admin", 200), body={"name": "Web"}, query="?tenant={tenant}"
     ),
     "DELETE /api/projects/{project_id}": Row(_from("admin", 204), _absent_from("admin", 204), query="?tenant={tenant}"),
+    "GET /api/schedules": Row(READ, ABSENT, query="?tenant={tenant}"),
+    "GET /api/schedules/{name}": Row(READ, ABSENT, query="?tenant={tenant}"),
+    "PUT /api/schedules/{name}": Row(
+        _from("admin", 200),
+        _absent_from("admin", 200),
+        body={"task": "add", "seconds": 60, "args": {"a": 1}},
+        query="?tenant={tenant}",
+    ),
+    "DELETE /api/schedules/{name}": Row(_from("admin", 204), _absent_from("admin", 204), query="?tenant={tenant}"),
+    "POST /api/schedules/{name}/pause": Row(_from("admin", 200), _absent_from("admin", 200), query="?tenant={tenant}"),
+    "POST /api/schedules/{name}/resume": Row(_from("admin", 409), _absent_from("admin", 409), query="?tenant={tenant}"),
+    "POST /api/schedules/{name}/run": Row(_from("admin", 202), _absent_from("admin", 202), query="?tenant={tenant}"),
+    "GET /api/batches": Row(READ, ABSENT, query="?tenant={tenant}"),
+    "GET /api/batches/{batch_id}": Row(READ, ABSENT),
+    "GET /api/webhooks": Row(_from("admin", 200), _absent_from("admin", 200), query="?tenant={tenant}"),
+    "POST /api/webhooks": Row(
+        _from("admin", 201), _absent_from("admin", 201), body={"url": "https://example.com/"}, query="?tenant={tenant}"
+    ),
+    "GET /api/webhooks/{webhook_id}": Row(_from("admin", 200), _absent_from("admin", 200)),
+    "PATCH /api/webhooks/{webhook_id}": Row(_from("admin", 200), _absent_from("admin", 200), body={"events": ["job.*"]}),
+    "DELETE /api/webhooks/{webhook_id}": Row(_from("admin", 204), _absent_from("admin", 204)),
+    "POST /api/webhooks/{webhook_id}/rotate": Row(_from("admin", 200), _absent_from("admin", 200)),
+    "POST /api/webhooks/{webhook_id}/test": Row(_from("admin", 202), _absent_from("admin", 202)),
+    "POST /api/webhooks/{webhook_id}/replay": Row(_from("admin", 200), _absent_from("admin", 200)),
+    "GET /api/webhooks/{webhook_id}/deliveries": Row(_from("admin", 200), _absent_from("admin", 200)),
+    "GET /api/webhooks/{webhook_id}/deliveries/{delivery_id}": Row(_from("admin", 200), _absent_from("admin", 200)),
+    "POST /api/webhooks/{webhook_id}/deliveries/{delivery_id}/replay": Row(_from("admin", 409), _absent_from("admin", 409)),
+    "POST /api/webhooks/in/{source}": Row((404, 404, 404, 404, 404), nobody=404),
     "GET /api/session": Row(READ),
     "POST /api/session": Row((401, 401, 401, 401, 401), body={"key": "hf_" + "x" * 43}),
     "DELETE /api/session": Row((204, 204, 204, 204, 204), nobody=204),
@@ -136,7 +181,9 @@ async def _status(scene: Scene, call: str, row: Row, role: str, tenant: str) -> 
 
 
 async def _things_of(scene: Scene, tenant: str, path: str, query: str) -> dict[str, str]:
-    names = {"tenant": tenant, "name": "default", "run_no": "1"}
+    names = {"tenant": tenant, "name": "default", "run_no": "1", "kind": "ai", "source": "github"}
+    if path.endswith("/override"):
+        await scene.hf.budgets.set(tenant, "ai", cents=100)
     if "{job_id}" in path:
         job = await scene.hf.enqueue("add", {"a": 1}, tenant=tenant, max_attempts=1)
         names["job_id"] = job.id
@@ -149,9 +196,18 @@ async def _things_of(scene: Scene, tenant: str, path: str, query: str) -> dict[s
     if "{user_id}" in path:
         await scene.hf.members.add(tenant, "u1", role="viewer")
         names["user_id"] = "u1"
+    if "{webhook_id}" in path:
+        webhook = (await scene.hf.webhooks.set(tenant, "https://example.com/")).webhook
+        names["webhook_id"] = webhook.id
+        if "{delivery_id}" in path:
+            names["delivery_id"] = (await scene.hf.webhooks.test(webhook.id)).id
     if "{project_id}" in path:
         await scene.hf.projects.create(tenant, "web")
         names["project_id"] = "web"
+    if "/schedules/" in path:
+        await scene.hf.schedules.set("default", "add", 3600, args={"a": 1}, tenant=tenant)
+    if "{batch_id}" in path:
+        names["batch_id"] = (await scene.hf.batch([scene.hf.tasks["add"].job(1)], tenant=tenant)).id
     return names
 
 
@@ -162,6 +218,8 @@ async def _forget(scene: Scene, tenant: str, path: str) -> None:
     for project in ("web", "new"):
         if project in {known.id for known in await scene.hf.projects.list(tenant)}:
             await scene.hf.projects.remove(tenant, project)
+    for schedule in await scene.hf.schedules.list(tenant=tenant):
+        await scene.hf.schedules.remove(schedule.name, tenant=tenant)
 
 
 def _filled(body: Any, tenant: str) -> Any:

@@ -51,6 +51,7 @@ def test_whoever_must_be_known_is_told_how(sqlite_url: str) -> None:
         "DELETE /api/session",
         "POST /api/internal/recovery",
         "POST /api/internal/recovery/extraction-jobs",
+        "POST /api/webhooks/in/{source}",
     }
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
 
 import click
 
+from holdfast.app import Holdfast
 from holdfast.cli.apps import app_for_database, app_with_tasks, find_app_name
 from holdfast.cli.call import Call, Command
 from holdfast.cli.output import say
@@ -14,7 +18,11 @@ from holdfast.cli.reaper import reap_until_stopped
 from holdfast.cli.worker_process import Wish, WorkerProcess
 from holdfast.database_url import parse_database_url
 from holdfast.processes.supervisor import Child, Supervisor, run_to_end
+from holdfast.settings import load_settings
 from holdfast.version import VERSION
+
+END_SECONDS = 10.0
+"""Beside the grace period, for local machines to end."""
 
 
 @click.command(cls=Command)
@@ -23,15 +31,60 @@ from holdfast.version import VERSION
 )
 @click.pass_obj
 def dev(call: Call, port: int | None) -> int:
-    """Migrate, then run a worker, a reaper and the HTTP API until Ctrl+C."""
+    """Migrate, then run workers on demand, a reaper, the HTTP API and the dashboard until Ctrl+C."""
+    if load_settings().origin("machine_provider") == "default":
+        os.environ["HOLDFAST_MACHINE_PROVIDER"] = "local"
     code = run_to_end(lambda: _prepare(call))
     if code:
         return code
-    worker = WorkerProcess(call, Wish(reap=False), supervised=True)
-    children = [Child("worker", worker.run), Child("reaper", lambda: _reap(call)), Child("server", lambda: _serve(call, port))]
+    children = [
+        Child("worker", lambda: _work(call)),
+        Child("reaper", lambda: _reap(call)),
+        Child("server", lambda: _serve(call, port)),
+    ]
     code = Supervisor(children, say).run()
     say("Stopped.")
     return code
+
+
+def _work(call: Call) -> int | None:
+    """A worker; or, with a provider, machines that come when there is work and are taken along at the end."""
+    hf = app_with_tasks(call)
+    if not hf.machines.configured:
+        return WorkerProcess(call, Wish(reap=False), supervised=True).run()
+    log_to_stderr(hf.settings.log_format)
+    say(f"Machines: {hf.settings.machine_provider}, started when there is work, at most {hf.settings.machine_max}")
+    asyncio.run(_run_machines(hf))
+    return 0
+
+
+async def _run_machines(hf: Holdfast) -> None:
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, told.set)
+    loop.add_signal_handler(signal.SIGINT, lambda: None)
+    try:
+        async with hf.machines.running():
+            await told.wait()
+        if hf.settings.machine_provider == "local":
+            await _take_along(hf, told)
+    finally:
+        await hf.aclose()
+
+
+async def _take_along(hf: Holdfast, told: asyncio.Event) -> None:
+    """As with a worker: a second signal ends the grace period of what still runs."""
+    until = loop_time() + hf.settings.grace + END_SECONDS
+    while await hf.machines.stop_all() and loop_time() < until:
+        told.clear()
+        while loop_time() < until and not told.is_set() and await hf.machines.up():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await told.wait()
+
+
+def loop_time() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _prepare(call: Call) -> int:

@@ -41,7 +41,7 @@ def enqueue(
         raise click.UsageError("--timeout says how long to --wait; give both")
     hf = app_with_tasks(call)
     wanted = hf.task_named(task)
-    arguments = {**_object(args_json), **_named(wanted, pairs)}
+    arguments = arguments_of(wanted, args_json, pairs)
     given = {name: value for name, value in options.items() if value not in (None, ())}
     asyncio.run(_enqueue(call, hf, wanted.name, arguments, given, timeout if wait else None, wait))
 
@@ -73,6 +73,11 @@ async def _wait(call: Call, hf: Holdfast, job: Job[Any], timeout: float | None) 
 
 async def _facts(hf: Holdfast, job: Job[Any]) -> dict[str, Any]:
     return {**(await hf.get(job.id)).as_dict(), "created": job.created}
+
+
+def arguments_of(task: Task[..., Any], args_json: str | None, pairs: tuple[str, ...]) -> dict[str, Any]:
+    """What --args and -a say."""
+    return {**_object(args_json), **_named(task, pairs)}
 
 
 def _object(text: str | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from holdfast.app import Holdfast
+from holdfast.batch import Batch
 from holdfast.cli.call import Call, Group
 from holdfast.cli.failures import OK, describe, exit_code_of, report
 from holdfast.cli.logs import logs
@@ -32,6 +33,7 @@ def jobs() -> None:
 @click.option("--task")
 @click.option("--tenant")
 @click.option("--tag")
+@click.option("--batch", metavar="ID", help="The jobs of one batch, and how far it is.")
 @click.option("--limit", type=click.IntRange(1, LIST_MAX), default=50, show_default=True)
 @click.option("--cursor", metavar="ID", help="Go on after this job.")
 @click.pass_obj
@@ -39,11 +41,20 @@ def list_jobs(call: Call, /, limit: int, cursor: str | None, **where: str | None
     """List jobs, newest first."""
     if cursor is not None and not is_uuid(cursor):
         raise click.BadParameter("it must be the id of a job", param_hint="--cursor")
-    found = with_app(call, lambda hf: hf.jobs(cursor=cursor, limit=limit, **where))
+
+    async def read(hf: Holdfast) -> tuple[list[Job[Any]], Batch | None]:
+        batch = await hf.batches.get(where["batch"]) if where["batch"] else None
+        return await hf.jobs(cursor=cursor, limit=limit, **where), batch
+
+    found, batch = with_app(call, read)
     next_cursor = found[-1].id if len(found) == limit else None
     if call.as_json:
-        print_json({"jobs": [job.as_dict() for job in found], "next_cursor": next_cursor})
+        shown = {} if batch is None else {"batch": batch.as_dict()}
+        print_json({**shown, "jobs": [job.as_dict() for job in found], "next_cursor": next_cursor})
         return
+    if batch is not None:
+        counts = ", ".join(f"{count} {state}" for state, count in batch.counts.items() if count)
+        say(f"Batch of {batch.total} jobs, {batch.progress:.0%} ended{': ' if counts else ''}{counts}")
     if not found:
         say("No job matches." if any(where.values()) else "There are no jobs yet; `holdfast enqueue TASK` makes one.")
         return

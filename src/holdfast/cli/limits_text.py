@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.text import Text
 
-from holdfast.cli.output import age, console, print_table
+from holdfast.cli.output import age, console, moment, print_table
+from holdfast.limits.breaker import BreakerState
+from holdfast.limits.budget import Budget
 from holdfast.store.protocol import Depth, Plan, Queue, Tenant
 from holdfast.why import Why
 
 BAR_CELLS = 10
 
 
-def gauge(used: int, most: int) -> str:
+def gauge(used: float, most: float) -> str:
     """The bar is full exactly where there is no room left, and empty exactly where nothing is used."""
     part = min(BAR_CELLS - 1, max(1, round(BAR_CELLS * used / max(1, most))))
     filled = BAR_CELLS if used >= most else part if used else 0
@@ -53,6 +56,49 @@ def queues_text(queues: Sequence[Queue]) -> None:
         for queue in queues
     )
     print_table(console(), ("queue", "running", "paused"), rows)
+
+
+def budgets_text(budgets: Sequence[Budget]) -> None:
+    columns = ("tenant", "kind", "spent (cents)", "reserved", "state", "opens again")
+    rows = (
+        (
+            budget.tenant or "-",
+            budget.kind,
+            f"{budget.spent:,}" if budget.cents is None else gauge(budget.spent, budget.cents),
+            f"{budget.reserved:,}" if budget.reserved else "",
+            budget.status.replace("_", " "),
+            moment(budget.resets_at) if budget.used_up else "",
+        )
+        for budget in budgets
+    )
+    print_table(console(), columns, rows)
+
+
+def budget_text(budget: Budget, runs: Sequence[dict[str, Any]]) -> None:
+    budgets_text([budget])
+    late = f", {budget.late:,} of it by runs that had lost their job" if budget.late else ""
+    extra = f", {budget.extra:+,} by an override" if budget.extra else ""
+    console().print(Text(f"Month {budget.month} ({budget.timezone}){extra}{late}.", style="dim"))
+    if runs:
+        rows = ((run["job_id"], f"{run['spent']:,}", age(run["created_at"])) for run in runs)
+        print_table(console(), ("job", "spent", "when"), rows)
+
+
+def breakers_text(states: Sequence[BreakerState]) -> None:
+    columns = ("service", "state", "failures", "since", "by", "next probe", "reason")
+    rows = (
+        (
+            one.name,
+            one.state.replace("_", "-"),
+            str(one.failures or ""),
+            age(one.opened_at),
+            one.opened_by or "",
+            moment(one.until_at),
+            one.reason or "",
+        )
+        for one in states
+    )
+    print_table(console(), columns, rows)
 
 
 def _paused(what: Tenant | Queue) -> str:

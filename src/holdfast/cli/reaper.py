@@ -1,4 +1,4 @@
-"""`holdfast reaper`: bring back the jobs of dead workers, and forget what is old."""
+"""`holdfast reaper`: bring back the jobs of dead workers, keep the schedules, and forget what is old."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from holdfast.cli.output import print_json, say
 from holdfast.cli.process_log import log_to_stderr
 from holdfast.database_url import parse_database_url
 from holdfast.processes.reaper import Reaper
+from holdfast.processes.scheduler import Scheduler
 
 
 @click.command(cls=Command)
@@ -21,7 +22,7 @@ from holdfast.processes.reaper import Reaper
 @click.option("--interval", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Else as configured (60).")
 @click.pass_obj
 def reaper(call: Call, once: bool, interval: float | None) -> None:
-    """Bring back the jobs of dead workers; forget what is old."""
+    """Bring back the jobs of dead workers; keep the schedules; forget what is old."""
     hf = app_for_database(call)
     log_to_stderr(hf.settings.log_format)
     asyncio.run(_once(call, hf) if once else reap_until_stopped(hf, interval))
@@ -29,13 +30,15 @@ def reaper(call: Call, once: bool, interval: float | None) -> None:
 
 async def _once(call: Call, hf: Holdfast) -> None:
     try:
-        report, pruned = await Reaper(hf.store, hf.settings).one_pass()
+        report, pruned = await Reaper(hf.store, hf.settings, start_machines=hf.machines.recover).one_pass()
     finally:
         await hf.aclose()
     counts = {
         "requeued": len(report.requeued),
         "failed": len(report.failed),
         "cancelled": len(report.cancelled),
+        "orphaned_jobs_found": report.orphaned_jobs_found,
+        "machines_started": report.machines_started,
         "pruned": pruned,
     }
     if call.as_json:
@@ -46,13 +49,19 @@ async def _once(call: Call, hf: Holdfast) -> None:
 
 async def reap_until_stopped(hf: Holdfast, interval: float | None = None, *, supervised: bool = False) -> None:
     """Signals end it after the pass under way. A supervisor passes Ctrl+C on as SIGTERM, so that it counts once."""
-    process = Reaper(hf.store, hf.settings, interval)
+    process, scheduler = Reaper(hf.store, hf.settings, interval, hf.machines.recover), Scheduler(hf)
+
+    def stop() -> None:
+        process.stop()
+        scheduler.stop()
+
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, process.stop)
-    loop.add_signal_handler(signal.SIGINT, (lambda: None) if supervised else process.stop)
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    loop.add_signal_handler(signal.SIGINT, (lambda: None) if supervised else stop)
     seconds = interval or hf.settings.reaper_interval
     say(f"Reaper: database {parse_database_url(hf.settings.database_url).safe}, every {seconds:g} s")
     try:
-        await process.run()
+        async with hf.machines.running():
+            await asyncio.gather(process.run(), scheduler.run_listening())
     finally:
         await hf.aclose()

@@ -28,8 +28,13 @@ COMMANDS = (
     "tenants",
     "plans",
     "queues",
+    "machines",
+    "budgets",
+    "breakers",
+    "schedules",
     "keys",
     "members",
+    "webhooks",
     "completion",
 )
 """Each is an attribute of the module of its own name."""

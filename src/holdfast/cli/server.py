@@ -1,4 +1,4 @@
-"""`holdfast server`: the HTTP API."""
+"""`holdfast server`: the HTTP API and the dashboard."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.errors import ConfigError
 @click.option("--port", type=click.IntRange(0, 65_535), default=8080, show_default=True, help="0: any that is free.")
 @click.pass_obj
 def server(call: Call, host: str, port: int) -> None:
-    """Serve the HTTP API until stopped; recovers jobs of dead workers as well."""
+    """Serve the HTTP API and the dashboard until stopped; recovers jobs of dead workers as well."""
     try:
         from holdfast.web.serving import serve
     except ModuleNotFoundError as error:

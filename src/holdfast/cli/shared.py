@@ -20,8 +20,10 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def with_app(call: Call, work: Callable[[Holdfast], Coroutine[Any, Any, T]]) -> T:
-    hf = app_for_database(call)
+def with_app(
+    call: Call, work: Callable[[Holdfast], Coroutine[Any, Any, T]], find: Callable[[Call], Holdfast] = app_for_database
+) -> T:
+    hf = find(call)
 
     async def run() -> T:
         try:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
+import msgspec
 
 from holdfast.app import Holdfast
 from holdfast.cli.call import Call, Group
@@ -70,15 +73,22 @@ def show(call: Call, tenant_id: str) -> None:
 @click.option("--plan", type=name, metavar="PLAN", help="See `holdfast plans list`.")
 @click.option("--limit", type=number_or(AS_THE_PLAN_SAYS), metavar="N|plan", help="Jobs at a time; `plan`: as its plan says.")
 @click.option("--queue-depth", type=number_or(AS_THE_PLAN_SAYS), metavar="N|plan", help="Jobs that may wait; `plan`: likewise.")
+@click.option("--timezone", type=name, metavar="NAME", help="By which its months are counted, such as Europe/Paris.")
 @by_option
 @click.pass_obj
 def set_tenant(
-    call: Call, tenant_id: str, plan: str | None, limit: int | str | None, queue_depth: int | str | None, by: str
+    call: Call,
+    tenant_id: str,
+    plan: str | None,
+    limit: int | str | None,
+    queue_depth: int | str | None,
+    timezone: str | None,
+    by: str,
 ) -> None:
     """Change a tenant's plan or its own numbers, from the next claim on; the rest stays."""
-    if plan is None and limit is None and queue_depth is None:
-        raise click.UsageError("say what to change: --plan, --limit or --queue-depth")
-    changes = {"limit": _number(limit), "queue_depth": _number(queue_depth)}
+    if plan is None and limit is None and queue_depth is None and timezone is None:
+        raise click.UsageError("say what to change: --plan, --limit, --queue-depth or --timezone")
+    changes: dict[str, Any] = {"limit": _number(limit), "queue_depth": _number(queue_depth), "timezone": timezone or UNCHANGED}
     _tell(call, with_app(call, lambda hf: hf.tenants.set(tenant_id, plan=plan or UNCHANGED, by=by, **changes)))
 
 
@@ -106,6 +116,41 @@ def resume(call: Call, tenant_id: str, by: str) -> None:
 def why(call: Call, tenant_id: str) -> None:
     """Say in one sentence what holds a tenant's jobs."""
     tell_why(call, with_app(call, lambda hf: hf.why_tenant(tenant_id)))
+
+
+@tenants.command()
+@click.argument("tenant_id", metavar="ID", type=name)
+@click.pass_obj
+def export(call: Call, tenant_id: str) -> None:
+    """Write all that is stored of a tenant, a JSON object on each line; secrets are left out.
+
+    Example: holdfast tenants export acme > acme.ndjson
+    """
+
+    async def write(hf: Holdfast) -> None:
+        async for row in hf.tenants.export(tenant_id):
+            click.echo(msgspec.json.encode(row, enc_hook=str))
+
+    with_app(call, write)
+
+
+@tenants.command()
+@click.argument("tenant_id", metavar="ID", type=name)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@by_option
+@click.pass_obj
+def erase(call: Call, tenant_id: str, yes: bool, by: str) -> None:
+    """Delete all that is stored of a tenant: jobs, logs, events, keys, members and the rest. There is no way back.
+
+    Example: holdfast tenants erase acme
+    """
+    if not yes:
+        click.confirm(f"Delete everything that is stored of {tenant_id}?", abort=True, err=True)
+    erased = with_app(call, lambda hf: hf.tenants.erase(tenant_id, by=by))
+    if call.as_json:
+        print_json(erased)
+    else:
+        say(f"Erased {sum(erased.rows.values())} rows of {tenant_id}.")
 
 
 def _number(given: int | str | None) -> int | Unchanged | None:

@@ -21,7 +21,8 @@ from holdfast.cli.process_log import log_to_stderr
 from holdfast.database_url import parse_database_url
 from holdfast.processes.heart import LOOP_BLOCKED_SECONDS
 from holdfast.processes.supervisor import START_ME_AGAIN
-from holdfast.processes.worker import Worker, WorkerEnd
+from holdfast.processes.worker import Worker
+from holdfast.processes.worker_end import WorkerEnd
 
 HARD_END_SECONDS = 5.0
 """What nobody can stop, a thread or a task that swallows its cancellation, must not keep a process from ending."""
@@ -34,7 +35,9 @@ class Wish:
     queues: list[str] | dict[str, int] | None = None
     concurrency: int = 10
     exit_when_idle: float | None = None
+    max_lifetime: float | None = None
     reap: bool = True
+    schedule: bool = True
     grace: float | None = None
 
 
@@ -71,7 +74,13 @@ class WorkerProcess:
         wish = self._wish
         idle = hf.settings.exit_when_idle if wish.exit_when_idle is None else wish.exit_when_idle
         self._worker = hf.worker(
-            queues=wish.queues, concurrency=wish.concurrency, exit_when_idle=idle, reap=wish.reap, on_stuck=self._stuck
+            queues=wish.queues,
+            concurrency=wish.concurrency,
+            exit_when_idle=idle,
+            max_lifetime=wish.max_lifetime,
+            reap=wish.reap,
+            schedule=wish.schedule,
+            on_stuck=self._stuck,
         )
         self._loop = asyncio.get_running_loop()
         self._introduce(hf)

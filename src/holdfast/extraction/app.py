@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
 
 from holdfast import Abort, Holdfast, Job, RetryLater, Snooze, current
-from holdfast.errors import InvalidOption, JobCancelled, LeaseLost, NotFound, StorageError
-from holdfast.extraction import repositories
+from holdfast.errors import JobCancelled, LeaseLost, NotFound, StorageError
+from holdfast.extraction import enrichment, reading, repositories
 from holdfast.extraction.context import Credentials, ExtractionContext, Options, Project
+from holdfast.extraction.enrichment import Registry
 from holdfast.extraction.errors import ExtractionInProgress, NothingToRetry
+from holdfast.extraction.github_app import GitHubApp
+from holdfast.extraction.health import Health
+from holdfast.extraction.health import health as read_health
+from holdfast.extraction.integrations import Integrations
 from holdfast.extraction.kinds import KINDS
 from holdfast.extraction.pipeline import extraction_pipeline
+from holdfast.extraction.reading import ListedKind, Overview, Page, Summary, checked_limit
+from holdfast.extraction.registry import registry_for
+from holdfast.extraction.report import encoded
 from holdfast.extraction.repositories import ACTIVE, Repository
 from holdfast.extraction.results import Results, RunRow, read_results, read_runs
+from holdfast.extraction.sealing import Vault
 from holdfast.extraction.sql import NAME, Statements
 from holdfast.extraction.sync import ProjectKeeper, replace
 from holdfast.pipeline import Outcome, Pipeline, redact
@@ -24,13 +35,14 @@ from holdfast.pipeline import Outcome, Pipeline, redact
 QUEUE = "extraction"
 ATTEMPTS = 3
 BACKOFF = (60.0, 300.0, 900.0)
-LIST_MAX = 200
-ENRICHED_AT_ONCE = 100
+MACHINE_SECONDS = 2.0
+"""So long somebody who connects a repository waits for a machine to be asked for."""
+log = logging.getLogger("holdfast.extraction")
 
 CredentialsFor = Callable[[Repository], Awaitable[Credentials | None]]
-"""Minted or decrypted for one run; None: the repository is public."""
-Registry = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, Any]]]]
-"""Package URLs -> what their registries know of them; a package that is left out stays pending."""
+"""Opened or minted for one run; None: the repository is public."""
+AskMachine = Callable[[str], Awaitable[None]]
+"""See to it that somebody serves this queue. It may raise: the job waits, and recovery asks again."""
 
 
 class Extraction:
@@ -44,13 +56,20 @@ class Extraction:
         pipeline: Pipeline | None = None,
         credentials: CredentialsFor | None = None,
         registry: Registry | None = None,
+        vault: Vault | None = None,
+        github: GitHubApp | None = None,
+        ask_machine: AskMachine | None = None,
         queue: str = QUEUE,
     ) -> None:
+        """`credentials`, `registry`, `vault` and `github` come from the integrations and the environment, unless given."""
         self.hf = hf
-        self._options = options
-        self._pipeline = pipeline or extraction_pipeline()
-        self._credentials = credentials
-        self._registry = registry
+        self.queue = queue
+        self.options = options or Options.from_environment()
+        self.integrations = Integrations(hf, vault or Vault.from_environment(), github or GitHubApp.from_environment())
+        self._pipeline = pipeline or extraction_pipeline(self.options)
+        self._credentials = credentials or self.integrations.credentials_for
+        self._registry = registry or registry_for(self.options.registry)
+        self._ask_machine = ask_machine
 
         @hf.task(name="extract", queue=queue, max_attempts=ATTEMPTS, backoff=BACKOFF, noun="Extraction", private=True)
         async def extract(repository: str) -> None:
@@ -58,38 +77,88 @@ class Extraction:
 
         @hf.task(name="extraction_enrich", queue=queue, max_attempts=ATTEMPTS, backoff=BACKOFF, noun="Enrichment", private=True)
         async def enrich(repository: str) -> None:
-            await self._enrich(repository)
+            await enrichment.enrich(self.hf, self._registry, repository)
 
         self._task = extract
         self._follow_up = enrich
-        hf.extend(NAME, migrations="holdfast.extraction.tables", tasks=[extract, enrich])
+        parts = {"tasks": [extract, enrich], "routers": [_router, _integrations_router], "application": self}
+        hf.extend(NAME, migrations="holdfast.extraction.tables", **parts)
+
+    @classmethod
+    def of(cls, hf: Holdfast) -> Extraction:
+        """The one that has joined this Holdfast."""
+        found: Extraction = hf.extensions[NAME].application
+        return found
 
     # -- asked from outside --------------------------------------------------------------------------------------------
 
     async def connect(
-        self, tenant: str, project: str, given: Project, *, integration: str | None = None, by: str | None = None
+        self,
+        tenant: str,
+        project: str,
+        given: Project,
+        *,
+        integration: str | None = None,
+        by: str | None = None,
+        tx: Any = None,
     ) -> Job[None]:
         """Connect a project to its repository and start the first extraction: all of it, or nothing."""
-        async with self.hf.transaction() as tx:
-            ask = Statements(self.hf, tx)
+        async with self._within(tx) as ask:
             return await self._start(ask, await repositories.connect(ask, tenant, project, given, integration), by)
 
-    async def start(self, tenant: str, project: str, *, by: str | None = None) -> Job[None]:
+    async def start(self, tenant: str, project: str, *, by: str | None = None, tx: Any = None) -> Job[None]:
         """Extract what is connected; ExtractionInProgress while the project has an active extraction."""
-        async with self.hf.transaction() as tx:
-            ask = Statements(self.hf, tx)
+        async with self._within(tx) as ask:
             return await self._start(ask, await repositories.locked(ask, tenant, project), by)
 
+    async def configure(self, tenant: str, project: str, given: Project, *, integration: str | None = None) -> Repository:
+        """Connect or change the repository without an extraction; not while one is active, which would not heed it."""
+        async with self.hf.transaction() as tx:
+            ask = Statements(self.hf, tx)
+            await self._refuse_active(await ask("repository_lock", tenant, project))
+            return await repositories.connect(ask, tenant, project, given, integration)
+
+    async def disconnect(self, tenant: str, project: str) -> None:
+        """The repository and all its results are gone; its jobs stay as they are."""
+        async with self.hf.transaction() as tx:
+            ask = Statements(self.hf, tx)
+            await repositories.locked(ask, tenant, project)
+            await self._refuse_active(await ask("repository_lock", tenant, project))
+            await ask("repository_delete", tenant, project)
+
+    async def _refuse_active(self, found: Sequence[Mapping[str, Any]]) -> None:
+        repository = await repositories.seen(self.hf, Repository(**found[0])) if found else None
+        if repository is not None and repository.job_id is not None and repository.status in ACTIVE:
+            raise _in_progress(repository, repository.job_id)
+
+    async def ask_for_machine(self) -> str | None:
+        """After the commit. What goes wrong is a warning, and returned as one: the job is safe, and recovery asks again."""
+        if self._ask_machine is None:
+            return None
+        try:
+            async with asyncio.timeout(MACHINE_SECONDS):
+                await self._ask_machine(self.queue)
+        except Exception as error:
+            log.warning("No machine could be asked for: %s", redact(str(error)) or type(error).__name__)
+            return "No machine could be asked for yet; the extraction is queued and starts as soon as there is one."
+        return None
+
+    @contextlib.asynccontextmanager
+    async def _within(self, tx: Any) -> AsyncIterator[Statements]:
+        if tx is not None:
+            yield Statements(self.hf, tx)
+            return
+        async with self.hf.transaction() as own:
+            yield Statements(self.hf, own)
+
     async def _start(self, ask: Statements, repository: Repository, by: str | None) -> Job[None]:
-        where, unique = f"{repository.tenant}/{repository.project}", f"extraction:{repository.id}"
+        unique = f"extraction:{repository.id}"
         options = self._task.options(
             tenant=repository.tenant, project=repository.project, unique=unique, enqueued_by=by, tx=ask.tx
         )
         job = await options.enqueue(repository.id)
         if not job.created:
-            raise ExtractionInProgress(
-                f"An extraction of {where} is already in progress; wait for its end or cancel it.", job_id=job.id
-            )
+            raise _in_progress(repository, job.id)
         await ask("repository_queue", repository.id, job.id)
         await ask("run_insert", repository.id, job.id)
         return job
@@ -102,7 +171,7 @@ class Extraction:
     async def list(self, tenant: str, *, cursor: str | None = None, limit: int = 50) -> list[Repository]:
         """By project; `cursor` is that of the last one seen."""
         async with self.hf.transaction() as tx:
-            rows = await Statements(self.hf, tx)("repository_list", tenant, cursor, _checked(limit))
+            rows = await Statements(self.hf, tx)("repository_list", tenant, cursor, checked_limit(limit))
         return [await repositories.up_to_date(self.hf, Repository(**row)) for row in rows]
 
     async def results(self, tenant: str, project: str) -> Results:
@@ -110,9 +179,31 @@ class Extraction:
         repository = await self.get(tenant, project)
         return await read_results(self.hf, repository)
 
+    async def overview(self, tenant: str, *, cursor: str | None = None, limit: int = 50) -> Sequence[Overview]:
+        """The organization's projects with status and numbers; `cursor` is the name of the last one seen."""
+        return await reading.overview(self.hf, tenant, cursor=cursor, limit=limit)
+
+    async def summary(self, tenant: str, project: str) -> Summary:
+        """All about the newest result but the rows: numbers, what was not scanned, the difference to the run before."""
+        return await reading.summary(self.hf, await self.get(tenant, project))
+
+    async def page(self, tenant: str, project: str, kind: ListedKind, **which: Any) -> Page:
+        """Rows of one kind; `search`, `severity`, `cursor` and `limit` say which."""
+        return await reading.page(self.hf, await self.get(tenant, project), kind, **which)
+
+    async def export(self, tenant: str, project: str, format: Literal["json", "sarif", "sbom"]) -> bytes:
+        """All rows of the newest result as one file."""
+        results = await self.results(tenant, project)
+        if format == "sbom":
+            return await asyncio.to_thread(results.as_sbom)
+        return await asyncio.to_thread(lambda: encoded(results.as_sarif() if format == "sarif" else results.as_json()))
+
+    async def health(self, tenant: str | None = None) -> Health:
+        return await read_health(self.hf, self.options, self.queue, tenant)
+
     async def runs(self, tenant: str, project: str, *, before: int | None = None, limit: int = 50) -> Sequence[RunRow]:
         """Newest first; `before` is the number of the last one seen."""
-        return await read_runs(self.hf, await self.get(tenant, project), before, _checked(limit))
+        return await read_runs(self.hf, await self.get(tenant, project), before, checked_limit(limit))
 
     async def cancel(self, tenant: str, project: str, *, by: str | None = None) -> Repository:
         repository = await self.get(tenant, project)
@@ -125,10 +216,7 @@ class Extraction:
         """The newest extraction once more, if it failed or was cancelled; its history stays."""
         repository = await self.get(tenant, project)
         if repository.job_id is not None and repository.status in ACTIVE:
-            raise ExtractionInProgress(
-                f"An extraction of {tenant}/{project} is already in progress; wait for its end or cancel it.",
-                job_id=repository.job_id,
-            )
+            raise _in_progress(repository, repository.job_id)
         if repository.job_id is None or repository.status not in ("error", "cancelled"):
             raise NothingToRetry(f"The newest extraction of {tenant}/{project} did not fail, so there is nothing to retry.")
         return await self.hf.retry(repository.job_id, by=by, tenant=tenant)
@@ -141,8 +229,9 @@ class Extraction:
         keeper = ProjectKeeper(self.hf, repository_id, run.run_id)
         outcomes: Mapping[str, Outcome] = {}
         try:
-            credentials = await self._credentials(repository) if self._credentials else None
-            context = ExtractionContext(repository.as_project(), self._options, credentials=credentials, keeper=keeper)
+            context = ExtractionContext(
+                repository.as_project(), self.options, sign_in=lambda: self._credentials(repository), keeper=keeper
+            )
             outcomes = context.outcomes
             await self._pipeline.run(context)
         except (LeaseLost, Snooze, RetryLater):
@@ -158,7 +247,7 @@ class Extraction:
         async with self.hf.transaction() as tx:
             ask = Statements(self.hf, tx)
             begun = await ask("repository_begin", repository_id, run.job_id, run.run_id)
-            if not begun:
+            if not begun or begun[0]["tenant"] != run.tenant:
                 raise Abort("The repository was disconnected, or a newer extraction of it was started", code="superseded")
             await ask("run_begin", run.job_id)
         return Repository(**begun[0])
@@ -205,27 +294,25 @@ class Extraction:
                     await ask("run_end", run.job_id, _json(outcomes), code, message)
                     await ask("repository_settle", repository_id, run.job_id, status)
 
-    # -- the follow-up -------------------------------------------------------------------------------------------------
 
-    async def _enrich(self, repository_id: str) -> None:
-        """What registries know, for all that is pending. If they are down it stays pending, also for the next extraction."""
-        if self._registry is None:
-            raise Abort("This worker has no registry to ask; give Extraction one", code="registry_missing")
-        async with self.hf.transaction() as tx:
-            pending = [row["purl"] for row in await Statements(self.hf, tx)("dependencies_pending", repository_id)]
-        for start in range(0, len(pending), ENRICHED_AT_ONCE):
-            current().check_cancelled()
-            found = await self._registry(pending[start : start + ENRICHED_AT_ONCE])
-            async with self.hf.transaction() as tx:
-                known = msgspec.json.encode({purl: dict(facts) for purl, facts in found.items()}).decode()
-                await Statements(self.hf, tx)("dependencies_enrich", repository_id, known)
+def _router() -> Any:
+    from holdfast.extraction.routes import router  # only where the API is served: a worker needs no FastAPI
+
+    return router
+
+
+def _integrations_router() -> Any:
+    from holdfast.extraction.integration_routes import router
+
+    return router
+
+
+def _in_progress(repository: Repository, job_id: str) -> ExtractionInProgress:
+    where = f"{repository.tenant}/{repository.project}"
+    return ExtractionInProgress(
+        f"An extraction of {where} is already in progress; wait for its end or cancel it.", job_id=job_id
+    )
 
 
 def _json(outcomes: Mapping[str, Outcome]) -> str:
     return msgspec.json.encode(dict(outcomes)).decode()
-
-
-def _checked(limit: int) -> int:
-    if not 1 <= limit <= LIST_MAX:
-        raise InvalidOption(f"limit must lie between 1 and {LIST_MAX}, not {limit}")
-    return limit

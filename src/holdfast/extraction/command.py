@@ -10,15 +10,17 @@ import tempfile
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
 
 import click
+import msgspec
 
 from holdfast import Holdfast, State
 from holdfast.extraction import summary
 from holdfast.extraction.app import Extraction
 from holdfast.extraction.context import Credentials, ExtractionContext, Options, Project
-from holdfast.extraction.pipeline import STEPS
+from holdfast.extraction.pipeline import steps_for
 from holdfast.extraction.report import encoded, results_of, sarif_of
 from holdfast.pipeline import Context, Outcome, Pipeline, StepFailed
 
@@ -56,6 +58,13 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
     show_default=True,
     help="The file that `holdfast advisories update` writes.",
 )
+@click.option(
+    "--profile",
+    type=click.Choice(["generic", "research"]),
+    default="generic",
+    show_default=True,
+    help="research: dep-scan also looks whether vulnerable code can be reached, for up to three hours.",
+)
 @click.option("--rules", type=click.Path(exists=True, path_type=Path), help="Semgrep rules of your own, a file or a folder.")
 @click.pass_context
 def extract(
@@ -68,6 +77,7 @@ def extract(
     fail_on: str | None,
     reports: str | None,
     advisories: Path,
+    profile: Literal["generic", "research"],
     rules: Path | None,
 ) -> int:
     """Extract dependencies, vulnerabilities, findings and secrets from a repository or a folder."""
@@ -75,7 +85,10 @@ def extract(
         raise click.UsageError("--json and --sarif exclude each other")
     address, credentials = credentials_for(source, os.environ)
     project = Project(id="local", source=address, branch=branch, path=path)
-    options = Options(advisories=advisories, rules=rules, storage=reports, trusted=True)
+    given = Options.from_environment()
+    options = msgspec.structs.replace(
+        given, advisories=advisories, rules=rules or given.rules, storage=reports, trusted=True, registry=None, profile=profile
+    )
     found = asyncio.run(_run(project, options, credentials, getattr(context.obj, "database", None)))
     if as_json or getattr(context.obj, "as_json", False):
         click.echo(encoded(results_of(found)))
@@ -130,7 +143,7 @@ async def _given(credentials: Credentials | None) -> Credentials | None:
 
 async def _run(project: Project, options: Options, credentials: Credentials | None, database: str | None) -> ExtractionContext:
     logging.getLogger("holdfast").addHandler(logging.NullHandler())  # the lines of the run's log say it already
-    pipeline = _Watched(STEPS)
+    pipeline = _Watched(steps_for(options))
     async with _holdfast(database) as hf:
         # A queue of its own: in a shared database nobody else may take the job, nor we theirs.
         queue = f"extract-{uuid.uuid4().hex[:12]}"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 
+from holdfast.errors import ConfigError
 from holdfast.extraction.advisories import Matches, Status
 from holdfast.extraction.kinds import KindName, Row
 from holdfast.extraction.model import Finding, Inventory, Secret
@@ -16,6 +18,7 @@ from holdfast.pipeline import Context
 
 HOSTS = {"github.com": "GitHub", "gitlab.com": "GitLab", "bitbucket.org": "Bitbucket"}
 REPOSITORY_GB_MAX = 5.0
+DEPSCAN_PLACE = "/tmp/depscan-cache"
 
 
 class Project(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +80,38 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Asked by whoever sits at this machine: local folders, plain http and private addresses are theirs to choose."""
     hosts_allowed: tuple[str, ...] = ()
     """Hosts with private addresses that everybody may name."""
+    registry: str | None = None
+    """Who is asked for licenses and the like, `https://api.deps.dev`; None: nobody, because it would learn what is used."""
+    profile: Literal["generic", "research"] = "generic"
+    """`research`: dep-scan also looks whether vulnerable code can be reached, for up to three hours."""
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Options:
+        """For servers and workers; the command line has options of its own."""
+        profile = environment.get("HOLDFAST_EXTRACTION_PROFILE") or "generic"
+        if profile not in ("generic", "research"):
+            raise ConfigError(f"HOLDFAST_EXTRACTION_PROFILE must be generic or research, not {profile!r:.50}.")
+        depscan = Path(environment.get("DEPSCAN_CACHE_DIR") or DEPSCAN_PLACE)
+        return cls(
+            advisories=_path(environment.get("HOLDFAST_ADVISORIES")),
+            depscan_database=depscan if "DEPSCAN_CACHE_DIR" in environment or has_depscan_database(depscan) else None,
+            rules=_path(environment.get("HOLDFAST_SEMGREP_RULES")),
+            storage=environment.get("HOLDFAST_REPORTS") or None,
+            hosts_allowed=tuple(environment.get("HOLDFAST_HOSTS_ALLOWED", "").lower().replace(",", " ").split()),
+            registry=environment.get("HOLDFAST_REGISTRY_URL") or None,
+            profile="research" if profile == "research" else "generic",
+        )
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None
+
+
+def has_depscan_database(folder: Path) -> bool:
+    try:
+        return any(folder.glob("data*.vdb*"))
+    except OSError:
+        return False
 
 
 class Keeper(Protocol):
@@ -85,6 +120,10 @@ class Keeper(Protocol):
     async def save_dependencies(self, inventory: Inventory) -> None: ...
 
     async def save_scan(self, kind: KindName, rows: Sequence[Row], *, details: Mapping[str, Any] | None = None) -> None: ...
+
+    async def load(self, kind: KindName) -> tuple[list[Any], dict[str, Any]] | None:
+        """What this extraction has kept of a kind, with its details; None: nothing, or not scanned."""
+        ...
 
 
 class ExtractionContext(Context):
@@ -96,6 +135,7 @@ class ExtractionContext(Context):
         options: Options | None = None,
         *,
         credentials: Credentials | None = None,
+        sign_in: Callable[[], Awaitable[Credentials | None]] | None = None,
         keeper: Keeper | None = None,
     ) -> None:
         self.options = options or Options()
@@ -103,6 +143,8 @@ class ExtractionContext(Context):
         self.keeper = keeper
         """None: nothing is kept beyond the run."""
         self.credentials = credentials
+        self.sign_in = sign_in
+        """Opens or mints the credentials when they are needed, inside the step that is told of its failures."""
         self.checkout = Path()
         """The repository's files, once it is cloned."""
         self.commit: str | None = None

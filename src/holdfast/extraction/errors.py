@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.errors import Conflict, NotFound
+from holdfast.errors import Conflict, HoldfastError, NotFound
 
 
 class ExtractionInProgress(Conflict):
@@ -23,3 +23,9 @@ class NothingToRetry(NotFound):
     """The newest extraction has not failed and was not cancelled."""
 
     code = "nothing_to_retry"
+
+
+class TokenUnreadable(HoldfastError):
+    """A stored token cannot be opened on this machine."""
+
+    code = "token_unreadable"

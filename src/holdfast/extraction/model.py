@@ -77,6 +77,8 @@ class Vulnerability(msgspec.Struct, frozen=True, kw_only=True):
     percentile: float | None = None
     kev: bool | None = None
     """None: no catalogue of exploited vulnerabilities was at hand."""
+    reachable: bool | None = None
+    """Whether the code at hand leads there; None: nobody has found out."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

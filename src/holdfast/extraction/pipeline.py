@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from holdfast.extraction import memory
+from holdfast.extraction.context import Options
 from holdfast.extraction.steps import cloning, sbom, secrets, semgrep, uploading, vuln_scan
 from holdfast.extraction.steps.cloning import clone
 from holdfast.extraction.steps.complete import complete
@@ -10,6 +14,7 @@ from holdfast.extraction.steps.enrich import enrich
 from holdfast.pipeline import Pipeline, Step
 
 MINUTES = 60.0
+RESEARCH_HOURS = 3
 
 STEPS = [
     Step(
@@ -45,6 +50,8 @@ STEPS = [
         starting="Running vulnerability scan...",
         title=vuln_scan.TITLE,
         failures=vuln_scan.FAILURES,
+        remember=memory.of_vulnerabilities,
+        recall=memory.recall_vulnerabilities,
     ),
     Step("enrich", enrich, critical=False, timeout=5 * MINUTES, title="Enrichment"),
     Step(
@@ -56,6 +63,8 @@ STEPS = [
         starting="Running static code analysis...",
         title=semgrep.TITLE,
         failures=semgrep.FAILURES,
+        remember=memory.of_findings,
+        recall=memory.recall_findings,
     ),
     Step(
         "trufflehog",
@@ -66,6 +75,8 @@ STEPS = [
         starting="Scanning for exposed secrets...",
         title=secrets.TITLE,
         failures=secrets.FAILURES,
+        remember=memory.of_secrets,
+        recall=memory.recall_secrets,
     ),
     Step(
         "uploading",
@@ -79,6 +90,13 @@ STEPS = [
 ]
 
 
-def extraction_pipeline() -> Pipeline:
+def steps_for(options: Options) -> list[Step]:
+    """Whether code can be reached takes dep-scan hours to find out."""
+    if options.profile != "research":
+        return STEPS
+    return [replace(step, timeout=RESEARCH_HOURS * 60 * MINUTES) if step.name == "vuln_scan" else step for step in STEPS]
+
+
+def extraction_pipeline(options: Options | None = None) -> Pipeline:
     """For `await extraction_pipeline().run(ExtractionContext(…))`, inside a task."""
-    return Pipeline(STEPS)
+    return Pipeline(steps_for(options or Options()))

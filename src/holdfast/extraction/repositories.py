@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -53,10 +55,14 @@ class Repository(msgspec.Struct, kw_only=True, frozen=True):
 
 
 async def connect(ask: Statements, tenant: str, project: str, given: Project, integration_id: str | None) -> Repository:
-    """A project's one repository: made, or changed."""
+    """A project's one repository: made, or changed. Its status is that of its newest extraction."""
     _check(tenant, project, given)
-    if integration_id is not None and not await ask("integration_exists", tenant, integration_id, given.provider):
-        raise NotFound(f"{tenant} has no {given.provider} integration {integration_id}; connect it first.")
+    if integration_id is not None:
+        held = await ask("integration_hold", tenant, integration_id) if integration_id.isprintable() else []
+        if not held:
+            raise NotFound(f"{tenant} has no such integration; connect it first.")
+        if host_of(given.source) != held[0]["host"]:
+            raise InvalidOption(f"This integration is for {held[0]['host']}, and the repository lies elsewhere.")
     made = await ask(
         "repository_connect",
         uuid.uuid4().hex,
@@ -79,10 +85,37 @@ def _check(tenant: str, project: str, given: Project) -> None:
             raise InvalidOption(f"{name} must be at most {TEXT_CHARS_MAX} characters that can be printed.")
     if not (tenant and project and given.source):
         raise InvalidOption("tenant, project and source must not be empty.")
+    if given.is_address and not host_of(given.source):
+        raise InvalidOption("The address of a repository must name a host.")
     if given.is_address and "@" in given.source.partition("://")[2].partition("/")[0]:
         raise InvalidOption("The address of a repository must not hold a user name or token; connect an integration instead.")
     if ".." in PurePosixPath(given.path).parts:
         raise InvalidOption("The package path must lie in the repository.")
+
+
+def check_for_strangers(given: Project, hosts_allowed: Collection[str]) -> None:
+    """What somebody may name who does not sit at this machine. Names are looked up, and their addresses judged, at each run."""
+    if not given.source.startswith("https://") or not host_of(given.source):
+        raise InvalidOption("The address of a repository must begin with https://.")
+    host = (urlsplit(given.source).hostname or "").lower()
+    if host in hosts_allowed:
+        return
+    try:
+        is_public = ipaddress.ip_address(host).is_global
+    except ValueError:
+        is_public = host != "localhost" and not host.endswith((".localhost", ".local", ".internal"))
+    if not is_public:
+        raise InvalidOption(f"{host:.100} is a private address; an operator may add it to the hosts that are allowed.")
+
+
+def host_of(source: str) -> str:
+    """With the port, where it is not the usual one; empty where it cannot be told."""
+    try:
+        parts = urlsplit(source)
+        host, port = (parts.hostname or "").lower(), parts.port
+    except ValueError:
+        return ""
+    return host if port in (None, 443) else f"{host}:{port}"
 
 
 async def locked(ask: Statements, tenant: str, project: str) -> Repository:
@@ -105,14 +138,19 @@ def _one(found: list[dict[str, Any]], tenant: str, project: str) -> Repository:
 
 
 async def up_to_date(hf: Holdfast, repository: Repository) -> Repository:
+    """As `seen`, and kept so."""
+    found = await seen(hf, repository)
+    if found.status != repository.status:
+        async with hf.transaction() as tx:
+            await Statements(hf, tx)("repository_settle", repository.id, repository.job_id, found.status)
+    return found
+
+
+async def seen(hf: Holdfast, repository: Repository) -> Repository:
     """The status follows the job: also one that was cancelled while it waited, given up by the reaper, or retried."""
     if repository.job_id is None:
         return repository
-    status = await _status_of_job(hf, repository, repository.job_id)
-    if status != repository.status:
-        async with hf.transaction() as tx:
-            await Statements(hf, tx)("repository_settle", repository.id, repository.job_id, status)
-    return msgspec.structs.replace(repository, status=status)
+    return msgspec.structs.replace(repository, status=await _status_of_job(hf, repository, repository.job_id))
 
 
 async def _status_of_job(hf: Holdfast, repository: Repository, job_id: str) -> RepositoryStatus:

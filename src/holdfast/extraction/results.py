@@ -92,7 +92,7 @@ async def read_results(hf: Holdfast, repository: Repository) -> Results:
         results = Results(repository=repository)
         for row in await ask("scan_newest", repository.id):
             kind = KINDS[row["kind"]]
-            results.scans[kind.name] = scan = await _scan(ask, repository.id, kind, row)
+            results.scans[kind.name] = scan = await read_scan(ask, repository.id, kind, row)
             if scan.scanned:
                 found = await ask(f"{kind.name}_list", repository.id)
                 setattr(results, kind.name, [kind.loaded(one) for one in found])
@@ -101,7 +101,7 @@ async def read_results(hf: Holdfast, repository: Repository) -> Results:
     return results
 
 
-async def _scan(ask: Statements, repository_id: str, kind: Kind, row: dict[str, Any]) -> Scan:
+async def read_scan(ask: Statements, repository_id: str, kind: Kind, row: dict[str, Any]) -> Scan:
     difference = None
     if row["scanned"] and row["seen"] is not None:
         before = await ask("scan_seen_before", repository_id, kind.name, row["number"])

@@ -35,6 +35,17 @@ class ProjectKeeper:
         typed = None if rows is None else [msgspec.convert(row, KINDS[kind].type, from_attributes=True) for row in rows]
         await save_scan(*self._to, kind, typed, reason=reason, details=details)
 
+    async def load(self, kind: KindName) -> tuple[list[Any], dict[str, Any]] | None:
+        hf, project_id, run_id = self._to
+        async with hf.transaction() as tx:
+            ask = Statements(hf, tx)
+            held = await ask("repository_hold", project_id, run_id)
+            found = await ask("scan_of_job", held[0]["job_id"], kind) if held else []
+            if not found or not found[0]["scanned"]:
+                return None
+            rows = [KINDS[kind].loaded(row) for row in await ask(f"{kind}_list", project_id)]
+            return rows, msgspec.json.decode(found[0]["details"])
+
 
 async def save_dependencies(hf: Holdfast, project_id: str, run_id: str, inventory: Inventory) -> None:
     details = {

@@ -35,7 +35,7 @@ class Sessions:
 
     async def begin(self, *, tenant: str | None, role: Role, actor: str, key_id: str | None) -> str:
         """A new secret at every login. The session ends with its key, at logout, or after twelve hours."""
-        await self._platform.store.shared("session_prune")
+        await self._platform.store.shared("session_prune", 100)
         return await self._keep("session", tenant, role.word, actor, key_id, SESSION_SECONDS)
 
     async def make_link(self, *, tenant: str | None, role: Role, actor: str) -> str:

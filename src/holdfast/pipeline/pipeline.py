@@ -111,6 +111,8 @@ async def _remembered(step: Step, context: Context) -> Outcome:
         kept = await remembered_step(f"pipeline:{step.name}", work, depends_on)
     except _NotForKeeping as partial:
         return partial.outcome
+    if not ran and step.recall is not None and not await step.recall(context):
+        return await _fresh(step, context)
     return Outcome("ok", kept["message"], counts=kept["counts"], remembered=not ran)
 
 

@@ -125,6 +125,8 @@ class Step:
     remember: bool | Callable[[Any], Any] = False
     """Whether a retry may skip it. A function returns what the result depends on: if that changes, the step runs again.
     Only for what is safe in a database by then; files in the workspace are gone."""
+    recall: Callable[[Any], Awaitable[bool]] | None = None
+    """For a step that is skipped: brings back to the context what later steps need. False: it is gone, so run the step."""
 
     @property
     def shown(self) -> str:

@@ -169,7 +169,7 @@ async def _value_of(answer: dict[str, Any] | None, process: asyncio.subprocess.P
     if answer is None:
         raise _died(await process.wait())
     if "departure" in answer:
-        raise HandedOver(msgspec.convert(answer["departure"], Departure))
+        raise HandedOver(msgspec.convert(answer["departure"], Departure), answer.get("blamed"))
     if "unimportable" in answer:
         raise ProcessDied(
             f"its module cannot be imported in a process of its own: {answer['unimportable']}", "task_unimportable"

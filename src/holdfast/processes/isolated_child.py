@@ -144,8 +144,14 @@ def main() -> None:
         departure = departure_of(error, order.claimed, task.spec, platform.settings, cancelled=link.cancelled)
         log_error(attempt, error, departure)
         _flush_output()
-        link.send({"departure": departure})
+        link.send({"departure": departure, "blamed": _blamed(task, error, platform)})
     os._exit(0)
+
+
+def _blamed(task: Task[..., Any], error: BaseException, platform: Platform) -> str | None:
+    """What is to be said against the service that the task needs; here, where the exception still exists."""
+    needs = task.spec.needs
+    return None if needs is None else platform.breakers.verdict_of(needs, error, task.spec.permanent)[1]
 
 
 def _flush_output() -> None:
@@ -185,6 +191,7 @@ def _call(task: Task[..., Any], order: Order, link: ParentLink, platform: Platfo
             return context.run(asyncio.run, task.fn(**arguments))
         return context.run(task.fn, **arguments)
     finally:
+        platform.spending.settle_here(run.run_id)
         tracing.flush()  # here and not at the end: the worker kills this process as soon as it has the answer
 
 

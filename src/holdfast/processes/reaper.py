@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections.abc import Awaitable, Callable
 
 from holdfast.errors import StorageError
-from holdfast.prune import prune
+from holdfast.prune import prune, prune_if_due
 from holdfast.reap import ReapReport, reap
 from holdfast.settings import Settings
 from holdfast.store.protocol import Store
@@ -19,8 +20,17 @@ PRUNE_EVERY_PASSES = 10
 
 
 class Reaper:
-    def __init__(self, store: Store, settings: Settings, interval: float | None = None) -> None:
+    """`start_machines` asks for machines for jobs that nobody serves, and says how many came."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        interval: float | None = None,
+        start_machines: Callable[[], Awaitable[int]] | None = None,
+    ) -> None:
         self._store = store
+        self._start_machines = start_machines
         self._settings = settings
         self._interval = interval or settings.reaper_interval
         self._stopping = asyncio.Event()
@@ -35,7 +45,7 @@ class Reaper:
         """Until stopped. Nothing that goes wrong in a pass ends it."""
         while not self._stopping.is_set():
             try:
-                await self.one_pass(prunes=self._passes_until_prune == 0)
+                await self.one_pass(prunes=self._passes_until_prune == 0, shared=True)
                 self._passes_until_prune = (self._passes_until_prune - 1) % PRUNE_EVERY_PASSES
             except StorageError as error:
                 log.warning("The reaper's pass failed, the next one comes in %g s: %s", self._interval, error)
@@ -45,11 +55,12 @@ class Reaper:
                 async with asyncio.timeout(self._interval):
                     await self._stopping.wait()
 
-    async def one_pass(self, *, prunes: bool = True) -> tuple[ReapReport, int]:
-        """What was rescued, and how many old rows were deleted: of a reaper's passes only every tenth looks for those."""
-        report = await reap(self._store, self._settings)
-        pruned = 0
+    async def one_pass(self, *, prunes: bool = True, shared: bool = False) -> tuple[ReapReport, int]:
+        """What was rescued, and how many old rows were deleted: of a reaper's passes only every tenth looks for those, and
+        where the work is `shared` only if nobody else has done it lately."""
+        report = await reap(self._store, self._settings, self._start_machines)
+        gone: dict[str, int] | None = None
         if prunes:
             await self._store.order_heal()
-            pruned = sum((await prune(self._store, self._settings)).values())
-        return report, pruned
+            gone = await (prune_if_due if shared else prune)(self._store, self._settings)
+        return report, sum((gone or {}).values())

@@ -20,6 +20,8 @@ from holdfast.job import Event, Hold, Job, LogLine, Run, State, status_of
 TENANT_MARK = "\x1f"
 HOPS = 64
 """How many tenants one claim looks at."""
+DEMAND_HOPS_MAX = 1000
+"""How many tenants a look at the demand goes to."""
 NO_CURSORS: Mapping[str, str | None] = {}
 
 
@@ -53,6 +55,11 @@ class NewJob(msgspec.Struct, kw_only=True, omit_defaults=True):
     meta: dict[str, Any] | None = None
     enqueued_by: str | None = None
     trace_context: str | None = None
+    batch: str | None = None
+    on_failed: msgspec.Raw | None = None
+    """The job that a failure makes: these fields without ids and arguments, and `argument`, the name of its only one."""
+    announced: int | None = None
+    """-1: its end is to be told to the tenant's webhooks."""
 
 
 class Inserted(msgspec.Struct):
@@ -139,6 +146,8 @@ class Tenant(msgspec.Struct, kw_only=True):
     """Counted to `limit` at the most."""
     paused_at: datetime | None = None
     paused_by: str | None = None
+    timezone: str = "UTC"
+    """By which its months are counted."""
 
 
 class Depth(msgspec.Struct):
@@ -171,6 +180,22 @@ class QueueLoad(msgspec.Struct, kw_only=True):
     """Running for longer than expected (5 minutes where nothing is)."""
     oldest_wait_seconds: float | None = None
     """Of those that were counted as waiting."""
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """Jobs of one task, tenant and queue that could run now if there were somebody to run them. Field order = column order."""
+
+    queue: str
+    tenant: str
+    """Empty for jobs without one."""
+    task: str
+    waiting: int
+    """Of those with the same ordering key only one counts, for no more than one of them can run."""
+    oldest_seconds: float
+    oldest_id: str
+    room: int | None = None
+    """How many more jobs this tenant may run, whatever their task. None: no limit."""
+    queue_room: int | None = None
 
 
 class Tally(msgspec.Struct):
@@ -206,6 +231,15 @@ class Completion(msgspec.Struct):
     """JSON text."""
     ordered: bool = False
     """Whether the job has an ordering key: then the next one behind it is let go in the same transaction."""
+
+
+class Table(msgspec.Struct, frozen=True):
+    """A table of ours, by the name that statements call it."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    """Its primary key."""
 
 
 class Leaving(StrEnum):
@@ -288,6 +322,9 @@ class JobFilter(msgspec.Struct, kw_only=True, frozen=True):
     tag: str | None = None
     after: datetime | None = None
     before: datetime | None = None
+    batch: str | None = None
+    since: str | None = None
+    """An id: only this job and newer ones are looked at, however few of them match."""
 
 
 CANCELLABLE = (State.QUEUED, State.RUNNING)
@@ -387,6 +424,9 @@ class Store(Protocol):
 
     async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
         """Apply an extension's (number, name, sql) that are not applied yet, in order, each once."""
+
+    async def table_list(self) -> list[Table]:
+        """Every table of Holdfast and its extensions, by name."""
 
     async def rows_guard(self, *, only_if_on: bool = False) -> bool:
         """Row level security for tables and functions, where the database has it; else ConfigError. `only_if_on`: bring it up
@@ -516,6 +556,10 @@ class Store(Protocol):
     async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
         """(queue, task, how many) waiting longer than this and known to no live worker."""
 
+    async def job_demand(self, *, enough: int, cap: int) -> list[Demand]:
+        """What waits for a worker, scheduled jobs that have fallen due included. Counts no more than `cap` jobs of a tenant in
+        a queue, and goes to no more tenants once it has found `enough` that may run."""
+
     async def run_list(self, job_id: str, *, tenant: str | None = None) -> list[Run]:
         """Every run, newest first, the current one included. Raises JobNotFound."""
 
@@ -542,6 +586,7 @@ class Store(Protocol):
         plan: str | Unchanged,
         max_running: int | Unchanged | None,
         queue_depth: int | Unchanged | None,
+        timezone: str | Unchanged = UNCHANGED,
         by: str | None,
     ) -> Tenant:
         """Holds from the next claim on; writes an event and wakes workers."""
@@ -597,6 +642,9 @@ class Store(Protocol):
     async def worker_list(self) -> list[WorkerRow]: ...
 
     # -- wake-ups
+    async def wake(self) -> None:
+        """Call every `wake` of `listen`, in all processes that can hear it: anything may have changed."""
+
     async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
         """Call `wake` on what happens, until the returned function is awaited. Never raises for a lost connection:
         it reconnects and calls `wake("")`. `listening` tells whether hints come at all right now. With `logs`, also

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.app import Holdfast
 from holdfast.errors import StorageError
+from holdfast.limits.breaker import BreakerState
 from holdfast.stats import Stats, buckets_of
 from holdfast.store.protocol import Queue, Tally, WorkerRow
 from holdfast.tally import HISTOGRAMS, OUTCOMES, SUM
@@ -39,8 +40,13 @@ GAUGES = {
     "holdfast_jobs_orphaned": ("Waiting for a minute or more and known to no live worker.", ("queue",)),
     "holdfast_oldest_wait_seconds": ("How long the oldest waiting job has waited.", ("queue",)),
     "holdfast_queue_paused": ("1 while the queue is paused.", ("queue",)),
+    "holdfast_breaker_open": ("1 while jobs that need this service wait for it.", ("service",)),
+    "holdfast_breaker_failures": ("Failures of this service in the present window.", ("service",)),
+    "holdfast_budget_spent_cents": ("What all tenants have spent in their present month.", ("kind",)),
+    "holdfast_budget_used_up": ("Tenants whose budget is used up.", ("kind",)),
     "holdfast_workers": ("Live workers: working or draining.", ("state",)),
     "holdfast_worker_slots": ("Jobs that the live workers can run at once.", ()),
+    "holdfast_machines": ("Machines as the provider last listed them.", ("kind", "state")),
     "holdfast_worker_slots_used": ("Jobs that the live workers run, as they last said.", ()),
 }
 COUNTERS = {
@@ -55,6 +61,11 @@ COUNTERS = {
     "holdfast_reaper_failures_total": ("reaper_failed", "Jobs that the reaper gave up.", ("queue", "stage")),
     "holdfast_reaper_cancels_total": ("reaper_cancelled", "Jobs that the reaper cancelled.", ("queue", "stage")),
 }
+MACHINE_COUNTERS = {
+    "holdfast_machine_starts_total": ("machine_starts", "Machines that were started, by kind.", ("kind",)),
+    "holdfast_machine_failures_total": ("machine_failures", "Machines that could not be started, by reason.", ("reason",)),
+    "holdfast_machine_seconds_total": ("machine_seconds", "How long machines were up; the rate makes it money.", ("kind",)),
+}
 DISTRIBUTIONS = {
     "holdfast_wait_seconds": ("wait", "From when a job could have run until its claim.", ("queue",)),
     "holdfast_run_seconds": ("run", "How long a run took.", ("queue",)),
@@ -66,7 +77,7 @@ OWN = {
     "holdfast_http_request_seconds": ("How long an answer took to begin.", ("route",)),
 }
 """Of the process that is scraped; everything else is the same whichever server is asked."""
-NAMES = frozenset([*GAUGES, *COUNTERS, *DISTRIBUTIONS, *OWN])
+NAMES = frozenset([*GAUGES, *COUNTERS, *MACHINE_COUNTERS, *DISTRIBUTIONS, *OWN])
 
 router = APIRouter(tags=["health"])
 
@@ -74,8 +85,18 @@ router = APIRouter(tags=["health"])
 class Reading:
     """What the database says, once."""
 
-    def __init__(self, stats: Stats, totals: list[Tally], workers: list[WorkerRow], queues: list[Queue]) -> None:
+    def __init__(
+        self,
+        stats: Stats,
+        totals: list[Tally],
+        workers: list[WorkerRow],
+        queues: list[Queue],
+        breakers: list[BreakerState],
+        budgets: list[dict[str, Any]],
+        machines: dict[tuple[str, ...], int],
+    ) -> None:
         self.stats, self.totals, self.workers, self.queues = stats, totals, workers, queues
+        self.breakers, self.budgets, self.machines = breakers, budgets, machines
 
     def families(self) -> Iterator[Metric]:
         yield from self._gauges()
@@ -87,6 +108,12 @@ class Reading:
             counter = CounterMetricFamily(name, text, labels=labels)
             for values, n in counts.items():
                 counter.add_metric(values[: len(labels)], n)
+            yield counter
+        for name, (tally, text, labels) in MACHINE_COUNTERS.items():
+            counter = CounterMetricFamily(name, text, labels=labels)
+            for one in self.totals:
+                if one.name == tally:
+                    counter.add_metric([one.label], one.n)
             yield counter
         for name, (tally, text, labels) in DISTRIBUTIONS.items():
             yield self._distribution(name, tally, text, labels)
@@ -104,8 +131,13 @@ class Reading:
         waits = [((q,), load.oldest_wait_seconds or 0.0) for q, load in loads.items()]
         yield _gauge("holdfast_oldest_wait_seconds", waits)
         yield _gauge("holdfast_queue_paused", [((queue.name,), float(queue.paused_at is not None)) for queue in self.queues])
+        yield _gauge("holdfast_breaker_open", [((one.name,), float(one.state != "closed")) for one in self.breakers])
+        yield _gauge("holdfast_breaker_failures", [((one.name,), one.failures) for one in self.breakers])
+        yield _gauge("holdfast_budget_spent_cents", [((row["kind"],), row["spent"]) for row in self.budgets])
+        yield _gauge("holdfast_budget_used_up", [((row["kind"],), row["used_up"]) for row in self.budgets])
         draining = sum(worker.draining for worker in self.workers)
         yield _gauge("holdfast_workers", [(("working",), len(self.workers) - draining), (("draining",), draining)])
+        yield _gauge("holdfast_machines", list(self.machines.items()))
         yield _gauge("holdfast_worker_slots", [((), sum(worker.concurrency for worker in self.workers))])
         yield _gauge("holdfast_worker_slots_used", [((), sum(worker.running for worker in self.workers))])
 
@@ -159,10 +191,25 @@ class Metrics:
             async with asyncio.timeout(READ_SECONDS):
                 store = self._hf.store
                 return Reading(
-                    await self._hf.stats(), await store.tally_totals(), await self._live_workers(), await store.queue_list()
+                    await self._hf.stats(),
+                    await store.tally_totals(),
+                    await self._live_workers(),
+                    await store.queue_list(),
+                    await self._hf.breakers.list(),
+                    await store.shared("budget_totals"),
+                    await self._machines(),
                 )
         except (StorageError, TimeoutError):
             return None
+
+    async def _machines(self) -> dict[tuple[str, ...], int]:
+        """By kind and state; an orchestrator has asked the provider, which is not asked from here."""
+        found: dict[tuple[str, ...], int] = {}
+        if self._hf.machines.configured:
+            for row in await self._hf.store.shared("machine_list", self._hf.settings.machine_provider):
+                key = (row["kind"], row["state"])
+                found[key] = found.get(key, 0) + 1
+        return found
 
     async def _live_workers(self) -> list[WorkerRow]:
         now = self._hf.clock.now() or datetime.now(UTC)

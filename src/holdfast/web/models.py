@@ -84,6 +84,7 @@ class Job(BaseModel):
     meta: dict[str, Any]
     enqueued_by: str | None
     trace_context: str | None
+    batch: str | None
     created_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
@@ -184,6 +185,7 @@ class JobFilter(Taken):
     tag: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     after: datetime | None = None
     before: datetime | None = None
+    batch: Name | None = None
 
 
 class BulkAct(Taken):
@@ -208,6 +210,7 @@ class Tenant(BaseModel):
     running: int
     paused_at: datetime | None
     paused_by: str | None
+    timezone: str = Field(description="By which its months are counted.")
 
 
 class TenantLimits(Taken):
@@ -216,6 +219,7 @@ class TenantLimits(Taken):
     plan: Name | None = None
     limit: int | None = Field(None, ge=0, le=2**31 - 1)
     queue_depth: int | None = Field(None, ge=0, le=2**31 - 1)
+    timezone: Name | None = Field(None, description="Such as Europe/Paris; null: as it is.")
 
 
 class Queue(BaseModel):

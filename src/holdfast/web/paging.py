@@ -28,9 +28,10 @@ async def _filter(
     tag: NameQuery = None,
     after: Annotated[datetime | None, Query(description="Enqueued then or later.")] = None,
     before: Annotated[datetime | None, Query(description="Enqueued before.")] = None,
+    batch: NameQuery = None,
 ) -> dict[str, Any]:
     given = {"state": state, "queue": queue, "task": task, "tenant": tenant, "project": project, "tag": tag}
-    return {**given, "after": after, "before": before}
+    return {**given, "after": after, "before": before, "batch": batch}
 
 
 FilterDep = Annotated[dict[str, Any], Depends(_filter)]

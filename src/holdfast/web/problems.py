@@ -31,6 +31,7 @@ STATUSES: dict[type[Exception], int] = {
     errors.JobConflict: 409,
     errors.Conflict: 409,
     errors.DuplicateJob: 409,
+    errors.BudgetExhausted: 402,
     errors.PayloadTooLarge: 413,
     errors.QueueFull: 429,
     errors.RateLimited: 429,
@@ -40,6 +41,8 @@ STATUSES: dict[type[Exception], int] = {
     errors.IdempotencyInProgress: 409,
     errors.InvalidJob: 422,
     errors.StorageUnavailable: 502,
+    errors.MachinesUnavailable: 502,
+    errors.BreakerOpen: 503,
     errors.SignerUnavailable: 503,
     errors.NotMigrated: 503,
     errors.SchemaTooNew: 503,
@@ -56,6 +59,8 @@ _FRAMEWORK_DETAILS = {
 
 _HIDDEN = {
     "storage_unavailable": "The database cannot be reached, and nothing was written; try again later.",
+    "machines_unavailable": "The provider of machines did not do it; whoever runs this server finds the reason in its log.",
+    "breaker_open": "A service that this needs has failed too often; try again later.",
     "signer_unavailable": "Tokens cannot be checked right now; try again later, or use an API key.",
 }
 """Where the database is, and what it said, is not for callers."""
@@ -102,8 +107,9 @@ def problem_of(error: errors.HoldfastError) -> Response | None:
         )
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    if isinstance(error, errors.DuplicateJob):
-        more["job_id"] = error.job_id
+    job_id = getattr(error, "job_id", None)  # of DuplicateJob, and of what applications on top raise
+    if job_id is not None:
+        more["job_id"] = job_id
     retry_after = getattr(error, "retry_after", None)
     if retry_after is not None:
         headers["Retry-After"] = str(max(1, math.ceil(retry_after)))

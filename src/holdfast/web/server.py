@@ -10,8 +10,11 @@ from fastapi.openapi.utils import get_openapi
 from holdfast.app import Holdfast
 from holdfast.limits.idempotency import KEY_CHARS_MAX
 from holdfast.version import VERSION
-from holdfast.web import health, metrics, recovery
+from holdfast.web import health, inbound, metrics, recovery
 from holdfast.web.api import (
+    batches,
+    breakers,
+    budgets,
     bulk,
     changes,
     enqueue,
@@ -19,14 +22,18 @@ from holdfast.web.api import (
     jobs,
     keys,
     logs,
+    machines,
     members,
     projects,
     queues,
+    schedules,
     session,
     stats,
     tenants,
+    webhooks,
 )
 from holdfast.web.auth import Authenticator
+from holdfast.web.dashboard import install as dashboard
 from holdfast.web.gate import Gate
 from holdfast.web.idempotent import HEADER, METHODS
 from holdfast.web.models import NewJob
@@ -41,12 +48,19 @@ ROUTERS: tuple[APIRouter, ...] = (
     jobs.router,
     logs.router,
     queues.router,
+    machines.router,
     tenants.router,
+    budgets.router,
+    breakers.router,
     events.router,
     stats.router,
     keys.router,
     members.router,
     projects.router,
+    schedules.router,
+    batches.router,
+    inbound.router,  # before webhooks: /webhooks/in is no webhook's id
+    webhooks.router,
     session.router,
     session.door,
     recovery.router,
@@ -105,8 +119,10 @@ def make_app(hf: Holdfast, authenticator: Authenticator) -> Server:
     for router in ROOT_ROUTERS:
         app.include_router(router, responses=ANY_ROUTE)
     for extension in hf.extensions.values():
-        for router in extension.routers:
+        for given in extension.routers:
+            router = given if isinstance(given, APIRouter) else given()
             app.include_router(router, prefix="/api", responses=ANY_ROUTE)
+    dashboard.install(app, hf)
     metrics.install(app, hf)
     app.add_middleware(Gate, settings=hf.settings)
     return app

@@ -13,6 +13,7 @@ import uvicorn
 from holdfast.app import Holdfast
 from holdfast.errors import ConfigError
 from holdfast.processes.reaper import Reaper
+from holdfast.processes.scheduler import Scheduler
 from holdfast.web.server import Server
 
 LOOPBACK = "127.0.0.1"
@@ -73,28 +74,36 @@ async def serve_for_development(hf: Holdfast, port: int | None, say: Callable[[s
         authenticator = app.state.web.authenticator
         await authenticator.require_some_way_in(LOOPBACK, dev=True)
         if not await authenticator.has_some_way_in():
-            say("Nobody can log in to the API yet: `holdfast keys create --service` makes a key.")
+            say("There is no key for the HTTP API yet: `holdfast keys create --service` makes one.")
         with _listen_where_free() if port is None else _listen(LOOPBACK, port) as listening:
-            await _serve(hf, app, listening, say, supervised=True)
+            link = await authenticator.one_time_link(_address(listening))
+
+            def say_both(where: str) -> None:
+                say(where)
+                say(f"Dashboard, logs you in once within ten minutes: {link}")
+
+            await _serve(hf, app, listening, say_both, supervised=True)
     finally:
         await hf.aclose()
 
 
 async def _serve_beside_reaper(hf: Holdfast, app: Server, listening: socket.socket, say: Callable[[str], None]) -> None:
-    reaper = Reaper(hf.store, hf.settings)
+    reaper, scheduler = Reaper(hf.store, hf.settings, start_machines=hf.machines.recover), Scheduler(hf)
     reaping = asyncio.create_task(reaper.run(), name="holdfast reaper")
+    keeping = asyncio.create_task(scheduler.run_listening(), name="holdfast scheduler")
     try:
-        await _serve(hf, app, listening, say)
+        async with hf.machines.running():
+            await _serve(hf, app, listening, say)
     finally:
         reaper.stop()
-        await reaping
+        scheduler.stop()
+        await asyncio.gather(reaping, keeping)
 
 
 async def _serve(
     hf: Holdfast, app: Server, listening: socket.socket, say: Callable[[str], None], *, supervised: bool = False
 ) -> None:
-    host, port = listening.getsockname()[:2]
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    address = _address(listening)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -106,6 +115,11 @@ async def _serve(
         timeout_graceful_shutdown=max(1, round(hf.settings.grace)),
     )
     await _Uvicorn(config, app, lambda: say(f"Serving {address}"), supervised).serve([listening])
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _listen_where_free() -> socket.socket:

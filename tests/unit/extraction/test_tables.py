@@ -10,6 +10,7 @@ import pytest
 from holdfast.errors import ConfigError
 from holdfast.extension import Extension
 from holdfast.extraction.kinds import KINDS
+from holdfast.extraction.reading import LISTED
 from tests.support.source import PACKAGE, text_files
 
 TABLES = Path(PACKAGE, "extraction", "tables")
@@ -43,6 +44,7 @@ def test_every_statement_is_used() -> None:
     code = "".join(text for path, text in text_files().items() if re.fullmatch(r"src/holdfast/extraction/\w+\.py", path))
     named = set(re.findall(r'"([a-z_]+)"', code))
     of_kinds = {f"{kind}_{verb}" for kind in KINDS for verb in ("save", "forget", "list")}
+    of_kinds |= {f"{kind}_page" for kind in LISTED}
     assert sorted(statements("sqlite") - named - of_kinds) == []
 
 

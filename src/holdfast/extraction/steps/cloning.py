@@ -86,6 +86,8 @@ FAILURES = [
 
 async def clone(context: ExtractionContext) -> Done:
     project = context.project
+    if context.sign_in is not None:
+        context.credentials = await context.sign_in()
     if not project.is_address:
         if not context.options.trusted:
             raise StepFailed("A folder of this machine can be extracted from the command line only", code="address_invalid")
@@ -160,10 +162,12 @@ async def _checked(context: ExtractionContext) -> list[str]:
     host = parts.hostname
     if parts.scheme not in ("https", "http") or not host or parts.username or parts.password:
         raise StepFailed("Repository address cannot be used - it must begin with https://", code="address_invalid")
-    if context.options.trusted or host in context.options.hosts_allowed:
+    if context.options.trusted:
         return []
     if parts.scheme != "https":
         raise StepFailed("Repository address cannot be used - it must begin with https://", code="address_invalid")
+    if host in context.options.hosts_allowed:
+        return ["http.followRedirects=false"]  # it may lead to a host that is not
     port = parts.port or 443
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)

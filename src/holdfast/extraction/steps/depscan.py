@@ -30,10 +30,16 @@ class _Rating(msgspec.Struct):
     vector: str | None = None
 
 
+class _Property(msgspec.Struct):
+    name: str = ""
+    value: str = ""
+
+
 class _Reported(msgspec.Struct, rename={"bom_ref": "bom-ref"}):
     id: str
     bom_ref: str = ""
     description: str = ""
+    properties: list[_Property] = []
     affects: list[_Affects] = []
     ratings: list[_Rating] = []
 
@@ -43,6 +49,7 @@ class _Vdr(msgspec.Struct):
 
 
 async def scan_by_depscan(context: ExtractionContext) -> list[Vulnerability]:
+    """By its report alone: it ends with 0 whatever happened."""
     bom = context.workspace / "depscan" / "sbom.cdx.json"
     bom.parent.mkdir(exist_ok=True)
     bom.write_bytes(context.reports["sbom.cdx.json"])
@@ -53,6 +60,10 @@ async def scan_by_depscan(context: ExtractionContext) -> list[Vulnerability]:
     # Less time than the step has: what the other engine found must not be lost with it.
     timeout = None if context.step.timeout is None else context.step.timeout * 0.9
     argv = ["depscan", "--no-banner", "-q", "--bom", str(bom), "-o", str(reports)]
+    if context.options.profile == "research":
+        # It may start programs of its own: the list of commands keeps it from those of the repository.
+        argv += ["--profile", "research", "-i", str(context.folder)]
+        env |= {"CDXGEN_ALLOWED_COMMANDS": "git"}
     result = await context.tool(argv, env=env, timeout=timeout)
     if result.killed_by == "timeout":
         raise StepFailed("dep-scan timed out")
@@ -75,10 +86,15 @@ def read_vdr(vdr: _Vdr) -> list[Vulnerability]:
                     severity=SEVERITIES.get(rating.severity.lower(), "unknown"),
                     cvss_score=rating.score,
                     cvss_vector=rating.vector,
+                    reachable=True if _is_reachable(one) else None,
                     summary=one.description.strip().partition("\n")[0][:500],
                 )
             )
     return found
+
+
+def _is_reachable(one: _Reported) -> bool:
+    return any(told.name == "depscan:insights" and "Reachable" in told.value for told in one.properties)
 
 
 def _purls(one: _Reported) -> list[str]:

@@ -63,7 +63,12 @@ class _Error(msgspec.Struct):
     level: str = ""
     type: Any = ""
     message: str = ""
+    long_msg: str = ""
     path: str | None = None
+
+    @property
+    def told(self) -> str:
+        return self.message or self.long_msg
 
 
 class _Paths(msgspec.Struct):
@@ -125,10 +130,10 @@ def check(report: Report) -> None:
     if not fatal and not nothing_left:
         return
     told = fatal or report.errors
-    if any(says_out_of_memory(f"{error.type} {error.message}") for error in told):
+    if any(says_out_of_memory(f"{error.type} {error.told}") for error in told):
         raise StepFailed(OUT_OF_MEMORY, code="semgrep_out_of_memory")
     if fatal or not all(error.type == "Timeout" for error in told):
-        raise StepFailed(f"Static analysis failed: {_first_line(told[0].message)}", code="semgrep_failed")
+        raise StepFailed(f"Static analysis failed: {_first_line(told[0].told)}", code="semgrep_failed")
     raise StepFailed("Static analysis timed out", code="semgrep_timed_out")
 
 
@@ -140,7 +145,7 @@ def reasons_of(report: Report, checkout: Path) -> list[str]:
 
 
 def _kind(error: _Error) -> str:
-    return error.type if isinstance(error.type, str) and error.type else _first_line(error.message)
+    return error.type if isinstance(error.type, str) and error.type else _first_line(error.told)
 
 
 def findings_of(report: Report, checkout: Path) -> list[Finding]:
@@ -183,4 +188,6 @@ def _cwes(told: Any) -> list[str]:
 
 
 def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")[:MESSAGE_CHARS_MAX]
+    """And the second, where the first one only announces it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["no reason given"]
+    return " ".join(lines[:2] if lines[0].endswith(":") else lines[:1])[:MESSAGE_CHARS_MAX]

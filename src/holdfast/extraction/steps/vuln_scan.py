@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
+
 from holdfast.extraction.advisories import DatabaseUnavailable, Matcher, Matches, Status
 from holdfast.extraction.context import ExtractionContext
 from holdfast.extraction.model import Vulnerability
@@ -72,10 +74,15 @@ def is_about_feeds(warning: str) -> bool:
 
 
 async def _by_depscan(context: ExtractionContext, reasons: list[str]) -> list[Vulnerability] | None:
+    research = context.options.profile == "research"
     if context.options.depscan_database is None:
+        reasons += ["Reachability unavailable (no database of dep-scan is mounted)"] if research else []
         return None
     try:
-        return await scan_by_depscan(context)
+        found = await scan_by_depscan(context)
+        if research and found and not any(one.reachable for one in found):
+            reasons.append("Reachability unavailable")
+        return found
     except ToolMissing:
         reasons.append("dep-scan not installed")
     except StepFailed as error:
@@ -87,4 +94,11 @@ def joined(ours: list[Vulnerability], theirs: list[Vulnerability]) -> list[Vulne
     """Theirs count where no name of theirs is known to us for the same package."""
     known = {(one.purl, name) for one in ours for name in (one.id, *one.aliases)}
     new = [one for one in theirs if not any((one.purl, name) in known for name in (one.id, *one.aliases))]
-    return sorted([*ours, *new], key=lambda one: (one.purl, one.id))
+    reached = {(one.purl, name) for one in theirs if one.reachable for name in (one.id, *one.aliases)}
+    told = [
+        msgspec.structs.replace(one, reachable=True)
+        if any((one.purl, name) in reached for name in (one.id, *one.aliases))
+        else one
+        for one in ours
+    ]
+    return sorted([*told, *new], key=lambda one: (one.purl, one.id))

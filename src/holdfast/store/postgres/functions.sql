@@ -433,6 +433,30 @@ BEGIN
     RETURN v_done;
 END $$;
 
+-- The job that a failure makes, in the transaction of that failure. It has no follow-up of its own: a failing hook must not call
+-- itself.
+CREATE OR REPLACE FUNCTION holdfast.job_follow_up_v1(p_id uuid, p_now timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_queue text;
+BEGIN
+    INSERT INTO holdfast.jobs (
+           id, run_id, queue, task, args, max_attempts, lease_seconds, priority, tenant, project, run_at, order_blocks,
+           timeout_seconds, expected_seconds, backoff, noun, enqueued_by, created_at, updated_at)
+    SELECT holdfast.new_job_id(p_now), gen_random_uuid(), h.queue, h.task,
+           jsonb_build_object(h.argument, jsonb_build_object('job_id', j.id, 'task', j.task, 'queue', j.queue, 'tenant', j.tenant,
+               'project', j.project, 'attempts', j.attempt, 'error_code', j.error_code, 'error_message', j.error_message)),
+           h.max_attempts, h.lease_seconds, coalesce(h.priority, 0), j.tenant, j.project, p_now, coalesce(h.order_blocks, false),
+           h.timeout_seconds, h.expected_seconds, h.backoff, h.noun, 'on_failed:' || j.id, p_now, p_now
+      FROM holdfast.jobs j,
+           jsonb_to_record(j.on_failed) AS h (queue text, task text, argument text, max_attempts integer,
+               lease_seconds double precision, priority integer, order_blocks boolean, timeout_seconds double precision,
+               expected_seconds double precision, backoff double precision[], noun text)
+     WHERE j.id = p_id
+    RETURNING queue INTO v_queue;
+    PERFORM pg_notify('holdfast', 'job:' || v_queue);
+END $$;
+
 -- Step 4, every other end of a run. A requested cancel turns each of them into `cancelled`.
 CREATE OR REPLACE FUNCTION holdfast.job_leave_v1(p_departures jsonb, p_now timestamptz) RETURNS TABLE (run_id uuid, state text)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
@@ -477,6 +501,9 @@ BEGIN
              WHERE j.id = v_job.id;
             IF v_job.order_key IS NOT NULL AND NOT (v_job.target = 'failed' AND v_job.order_blocks) THEN
                 PERFORM holdfast.order_release_v1(ARRAY[v_job.tenant], ARRAY[v_job.order_key]);
+            END IF;
+            IF v_job.target = 'failed' AND v_job.on_failed IS NOT NULL THEN
+                PERFORM holdfast.job_follow_up_v1(v_job.id, v_now);
             END IF;
         END IF;
         INSERT INTO holdfast.events (job_id, tenant, type, actor, data, at)
@@ -556,6 +583,9 @@ BEGIN
             PERFORM pg_notify('holdfast', 'job:' || v_job.queue || chr(31) || coalesce(v_job.tenant, ''));
             IF v_job.order_key IS NOT NULL AND NOT (v_job.target = 'failed' AND v_job.order_blocks) THEN
                 PERFORM holdfast.order_release_v1(ARRAY[v_job.tenant], ARRAY[v_job.order_key]);
+            END IF;
+            IF v_job.target = 'failed' AND v_job.on_failed IS NOT NULL THEN
+                PERFORM holdfast.job_follow_up_v1(v_job.id, v_now);
             END IF;
         END IF;
         INSERT INTO holdfast.events (job_id, tenant, type, actor, data, at)
@@ -806,3 +836,77 @@ BEGIN
     RETURN QUERY SELECT 'failed', count(*) FROM (SELECT 1 FROM holdfast.jobs k WHERE k.state = 'failed' LIMIT p_cap) AS j;
     RETURN QUERY SELECT 'cancelled', count(*) FROM (SELECT 1 FROM holdfast.jobs k WHERE k.state = 'cancelled' LIMIT p_cap) AS j;
 END $$;
+
+-- What waits for a worker, for whoever wakes machines: tenant by tenant, until p_enough jobs are found that limits let run, or
+-- p_hops tenants were looked at. Looks at p_cap jobs of each and takes no lock: a machine too many is harmless.
+CREATE OR REPLACE FUNCTION holdfast.job_demand_v1(p_enough integer, p_cap integer, p_hops integer, p_now timestamptz)
+RETURNS TABLE (queue text, tenant text, task text, waiting bigint, oldest double precision, oldest_id uuid, room integer, queue_room integer)
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_now        timestamptz := coalesce(p_now, clock_timestamp());
+    v_queue      text;
+    v_lane       text;
+    v_found      integer := 0;
+    v_hops       integer := 0;
+    v_lanes      text[];
+    v_queue_room integer;
+    v_room       integer;
+    v_waiting    integer;
+BEGIN
+    SELECT j.queue INTO v_queue FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL ORDER BY j.queue LIMIT 1;
+    WHILE v_queue IS NOT NULL AND v_found < p_enough AND v_hops < p_hops LOOP
+        v_queue_room := holdfast.demand_queue_room(v_queue);
+        v_lane := NULL;
+        -- A few lanes at a time: as a rule the first ones are enough.
+        WHILE v_queue_room IS DISTINCT FROM 0 AND v_found < p_enough AND v_hops < p_hops LOOP
+            v_lanes := holdfast.lanes_after(v_queue, v_lane, least(64, p_hops - v_hops), NULL);
+            EXIT WHEN v_lanes = '{}';
+            FOREACH v_lane IN ARRAY v_lanes LOOP
+                EXIT WHEN v_found >= p_enough;
+                v_hops := v_hops + 1;
+                v_room := holdfast.demand_tenant_room(v_lane);
+                CONTINUE WHEN v_room = 0;
+                v_waiting := 0;
+                FOR queue, tenant, task, waiting, oldest, oldest_id, room, queue_room IN
+                    SELECT v_queue, v_lane, w.task, count(*) FILTER (WHERE w.order_key IS NULL) + count(DISTINCT w.order_key),
+                           extract(epoch FROM v_now - min(w.run_at))::double precision, (array_agg(w.id ORDER BY w.run_at))[1], v_room, v_queue_room
+                      FROM (SELECT j.id, j.task, j.order_key, j.run_at FROM holdfast.jobs j
+                             WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue = v_queue AND coalesce(j.tenant, '') = v_lane
+                             ORDER BY j.queue, coalesce(j.tenant, ''), (~j.priority), j.run_at, j.seq LIMIT p_cap) AS w GROUP BY w.task
+                LOOP
+                    v_waiting := v_waiting + waiting;
+                    RETURN NEXT;
+                END LOOP;
+                v_found := v_found + least(v_waiting, coalesce(v_room, v_waiting), coalesce(v_queue_room, v_waiting));
+            END LOOP;
+        END LOOP;
+        SELECT min(j.queue) INTO v_queue FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue > v_queue;
+    END LOOP;
+    -- Fallen due while nobody was there to lift their hold.
+    RETURN QUERY
+    SELECT d.queue, d.lane, d.task, d.n, d.oldest, d.id, holdfast.demand_tenant_room(d.lane), holdfast.demand_queue_room(d.queue)
+      FROM (SELECT w.queue, w.lane, w.task, count(*) FILTER (WHERE w.order_key IS NULL) + count(DISTINCT w.order_key) AS n,
+                   extract(epoch FROM v_now - min(w.run_at))::double precision AS oldest, (array_agg(w.id ORDER BY w.run_at))[1] AS id
+              FROM (SELECT j.id, j.queue, coalesce(j.tenant, '') AS lane, j.task, j.order_key, j.run_at FROM holdfast.jobs j
+                     WHERE j.state = 'queued' AND j.hold = 'time' AND j.run_at <= v_now ORDER BY j.run_at LIMIT p_cap) AS w
+             GROUP BY w.queue, w.lane, w.task) AS d;
+END $$;
+
+CREATE OR REPLACE FUNCTION holdfast.demand_queue_room(p_queue text) RETURNS integer LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN q.paused_at IS NOT NULL THEN 0
+                WHEN q.max_running IS NOT NULL THEN greatest(0, q.max_running - (SELECT count(*) FROM (
+                    SELECT 1 FROM holdfast.jobs j WHERE j.state = 'running' AND j.locked_by IS NOT NULL AND j.queue = p_queue
+                     LIMIT q.max_running) AS running))::integer END
+      FROM holdfast.queues q WHERE q.name = p_queue
+$$;
+
+CREATE OR REPLACE FUNCTION holdfast.demand_tenant_room(p_lane text) RETURNS integer LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN p_lane = '' THEN NULL WHEN t.paused_at IS NOT NULL THEN 0
+                ELSE greatest(0, coalesce(t.max_running, p.max_running) - (SELECT count(*) FROM (
+                    SELECT 1 FROM holdfast.jobs j WHERE j.state = 'running' AND j.locked_by IS NOT NULL AND coalesce(j.tenant, '') = p_lane
+                     LIMIT coalesce(t.max_running, p.max_running)) AS running))::integer END
+      FROM (SELECT 1) AS one
+      LEFT JOIN holdfast.tenants t ON t.id = p_lane
+      LEFT JOIN holdfast.plans p ON p.name = coalesce(t.plan, 'free')
+$$;

@@ -7,17 +7,20 @@ WITH asked AS (
            priority integer, tenant text, project text, actor text, delay double precision, run_at timestamptz,
            unique_key text, order_key text, order_blocks boolean, timeout_seconds double precision,
            expected_seconds double precision, backoff double precision[], noun text, tags text[], meta jsonb,
-           enqueued_by text, trace_context text, now timestamptz)
+           enqueued_by text, trace_context text, batch text, on_failed jsonb, now timestamptz,
+           announced integer)
 ), placed AS (
     INSERT INTO holdfast.jobs (
            id, run_id, queue, task, args, max_attempts, lease_seconds, priority, tenant, project, actor, run_at, hold,
            unique_key, order_key, order_blocks, timeout_seconds, expected_seconds, backoff, noun, tags, meta, enqueued_by,
-           trace_context, created_at, updated_at)
+           trace_context, batch, on_failed, created_at, updated_at,
+           announced)
     SELECT a.id, a.run_id, a.queue, a.task, a.args, a.max_attempts, a.lease_seconds, coalesce(a.priority, 0), a.tenant,
            a.project, a.actor, coalesce(a.run_at, a.at + make_interval(secs => coalesce(a.delay, 0))),
            CASE WHEN coalesce(a.run_at > a.at, a.delay > 0) THEN 'time' END,
            a.unique_key, a.order_key, coalesce(a.order_blocks, false), a.timeout_seconds, a.expected_seconds, a.backoff,
-           a.noun, a.tags, a.meta, a.enqueued_by, a.trace_context, a.at, a.at
+           a.noun, a.tags, a.meta, a.enqueued_by, a.trace_context, a.batch, a.on_failed, a.at, a.at,
+           a.announced
       FROM asked a
     ON CONFLICT (coalesce(tenant, ''), unique_key) WHERE unique_key IS NOT NULL AND state IN ('queued', 'running')
     -- Not DO NOTHING: that would not return the row of a transaction that committed while we waited for it.
@@ -94,7 +97,7 @@ DELETE FROM holdfast.jobs j
 SELECT id::text, queue, task, state, run_id::text, attempt, max_attempts, run_no, priority, tenant, project, actor, args::text, hold,
        run_at, unique_key, order_key, locked_by, machine_id, lease_expires_at, last_heartbeat_at, deadline,
        expected_seconds AS expected_duration, stage, progress, cancel_requested_at, cancel_requested_by, error_code,
-       error_message, result::text AS output, tags, meta::text, enqueued_by, trace_context, created_at, started_at, finished_at,
+       error_message, result::text AS output, tags, meta::text, enqueued_by, trace_context, batch, created_at, started_at, finished_at,
        updated_at
   FROM holdfast.jobs WHERE id = $1 AND ($2::text IS NULL OR tenant = $2)
 
@@ -108,3 +111,6 @@ SELECT waiting.queue, waiting.task, count(*)
                     WHERE w.last_seen_at > coalesce($3, clock_timestamp()) - interval '60 seconds' AND NOT w.draining
                       AND waiting.queue = ANY (w.queues) AND waiting.task = ANY (w.tasks))
  GROUP BY 1, 2 ORDER BY 3 DESC LIMIT $2
+
+-- name: job_demand
+SELECT queue, tenant, task, waiting, oldest, oldest_id::text, room, queue_room FROM holdfast.job_demand_v1($1, $2, $3, $4)

@@ -13,6 +13,7 @@ from holdfast.store.postgres.tenants import STATEMENTS
 from holdfast.store.protocol import CANCELLABLE, RETRYABLE, Acted, Glance, JobFilter
 
 _ALL_TENANTS = STATEMENTS["job_matching"]
+_OF_BATCH = _ALL_TENANTS.replace("$4::text IS NULL", "($4::text IS NULL OR j.tenant = $4) AND j.batch = $12")
 _STATE_BY_NAME = {
     State.RUNNING: "AND j.state = 'running' AND j.locked_by IS NOT NULL",
     State.FAILED: "AND j.state = 'failed'",
@@ -58,6 +59,8 @@ class ListVerbs:
     ) -> list[Any]:
         await self._check()
         matching = STATEMENTS["job_matching_of_tenant"] if where.tenant is not None else _ALL_TENANTS
+        if where.batch is not None:
+            matching = _OF_BATCH
         if states is None and where.state is not None:
             states = [where.state]
         if states is not None and len(states) == 1:
@@ -65,7 +68,8 @@ class ListVerbs:
         w = where
         return await self._connections.fetch(
             STATEMENTS[head].replace("/* matching */", matching),
-            *(states, w.queue, w.task, w.tenant, w.project, w.tag, w.after, w.before, cursor, limit),
+            *(states, w.queue, w.task, w.tenant, w.project, w.tag, w.after, w.before, cursor, limit, w.since),
+            *(() if w.batch is None else (w.batch,)),
         )
 
 

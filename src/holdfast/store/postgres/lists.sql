@@ -5,6 +5,7 @@ SELECT j.* FROM holdfast.jobs j
    AND ($2::text IS NULL OR j.queue = $2) AND ($3::text IS NULL OR j.task = $3) AND ($5::text IS NULL OR j.project = $5)
    AND ($6::text IS NULL OR $6 = ANY (j.tags)) AND ($7::timestamptz IS NULL OR j.created_at >= $7)
    AND ($8::timestamptz IS NULL OR j.created_at < $8) AND ($9::uuid IS NULL OR j.id < $9)
+   AND j.id >= coalesce($11::uuid, uuid '00000000-0000-0000-0000-000000000000')
  ORDER BY j.id DESC LIMIT $10
 
 -- name: job_matching_of_tenant
@@ -14,7 +15,7 @@ SELECT j.* FROM unnest(coalesce($1::text[], ARRAY['queued', 'running', 'complete
  CROSS JOIN LATERAL (
     SELECT i.* FROM holdfast.jobs i
      WHERE i.tenant IS NOT NULL
-       AND (i.tenant, i.state, i.id) >= ($4::text, s.state, uuid '00000000-0000-0000-0000-000000000000')
+       AND (i.tenant, i.state, i.id) >= ($4::text, s.state, coalesce($11::uuid, uuid '00000000-0000-0000-0000-000000000000'))
        AND (i.tenant, i.state, i.id) < ($4::text, s.state, coalesce($9::uuid, uuid 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
        AND ($2::text IS NULL OR i.queue = $2) AND ($3::text IS NULL OR i.task = $3) AND ($5::text IS NULL OR i.project = $5)
        AND ($6::text IS NULL OR $6 = ANY (i.tags)) AND ($7::timestamptz IS NULL OR i.created_at >= $7)
@@ -26,7 +27,7 @@ SELECT j.* FROM unnest(coalesce($1::text[], ARRAY['queued', 'running', 'complete
 SELECT id::text, queue, task, state, run_id::text, attempt, max_attempts, run_no, priority, tenant, project, actor, args::text, hold,
        run_at, unique_key, order_key, locked_by, machine_id, lease_expires_at, last_heartbeat_at, deadline,
        expected_seconds AS expected_duration, stage, progress, cancel_requested_at, cancel_requested_by, error_code,
-       error_message, result::text AS output, tags, meta::text, enqueued_by, trace_context, created_at, started_at, finished_at,
+       error_message, result::text AS output, tags, meta::text, enqueued_by, trace_context, batch, created_at, started_at, finished_at,
        updated_at
   FROM (/* matching */) AS found ORDER BY found.id DESC
 

@@ -91,7 +91,7 @@ BEGIN
         SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) INTO v_columns
           FROM pg_attribute a
          WHERE a.attrelid = v_open.oid AND a.attnum > 0 AND NOT a.attisdropped
-           AND a.attname NOT IN ('args', 'machine_id', 'locked_by', 'worker', 'trace_context', 'sealed_token', 'secret', 'token')
+           AND a.attname NOT IN ('args', 'machine_id', 'locked_by', 'worker', 'trace_context', 'on_failed', 'sealed_token', 'secret', 'token')
            -- What the reaper notes of a worker stands in the data of events.
            AND NOT (v_open.relname = 'events' AND a.attname = 'data');
         EXECUTE format('GRANT SELECT (%s) ON holdfast.%I TO authenticated', v_columns, v_open.relname);

@@ -11,8 +11,13 @@
 --   tallies      counters of all processes: totals at minute 0, and the last hour minute by minute
 --   workers      who is there, since when, and last seen when
 --   idempotency_keys   requests that were done, with their answers; rate_buckets: what was taken of which limit by whom
+--   budgets      what a tenant or plan may spend in a month; budget_months: what was spent; budget_runs: by which run
+--   breakers     outside services by name, and whether jobs that need them wait
 --   members      who is what in which tenant; projects: parts of a tenant's work, by name
+--   machines     those that a provider runs for us; machine_turn: whose turn it is to decide; machine_usage: what they cost by month
+--   schedules    what happens by the clock; batches: jobs that belong together, and what is done when all have ended
 --   keys         what calls the HTTP API, by the hash of its secret; sessions: browsers that showed one, and login links
+--   webhooks     whom a tenant wants to be told of what; each delivery is a job
 --
 -- The life of a row in jobs: inserted `queued`, with `hold` saying why it may not be claimed yet (null: claimable);
 -- the claim makes it `running` with a lease; whoever leaves `running` names the row's run_id (the fence). Every move
@@ -81,7 +86,10 @@ CREATE TABLE holdfast.jobs (
     tags                text[],
     meta                jsonb,
     args                jsonb            NOT NULL,
-    result              jsonb
+    result              jsonb,
+    batch               text,
+    on_failed           jsonb,
+    announced           integer  -- the run whose end was told to webhooks last; null: nobody is to be told
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 1, autovacuum_analyze_scale_factor = 0.05);
 
 -- Exactly what a claim may take, in the order in which it takes it. ~priority (that is -priority - 1) instead of a descending
@@ -102,6 +110,10 @@ CREATE INDEX jobs_failed ON holdfast.jobs (id) WHERE state = 'failed';
 -- For lists of one tenant: state by state, newest first.
 CREATE INDEX jobs_tenant ON holdfast.jobs (tenant, state, id) WHERE tenant IS NOT NULL;
 CREATE INDEX jobs_cancelled ON holdfast.jobs (id) WHERE state = 'cancelled';
+CREATE INDEX jobs_batch ON holdfast.jobs (batch, state, id) WHERE batch IS NOT NULL;
+CREATE INDEX jobs_announce ON holdfast.jobs (id) WHERE announced < run_no AND state IN ('completed', 'failed', 'cancelled');
+-- The deliveries of one webhook, newest first; their project is the webhook.
+CREATE INDEX jobs_deliveries ON holdfast.jobs (project, id) WHERE task = 'holdfast:deliver';
 
 CREATE TABLE holdfast.plans (
     name        text    NOT NULL PRIMARY KEY,
@@ -118,7 +130,8 @@ CREATE TABLE holdfast.tenants (
     queue_depth integer     CHECK (queue_depth >= 0),
     paused_at   timestamptz,
     paused_by   text,
-    updated_at  timestamptz NOT NULL
+    updated_at  timestamptz NOT NULL,
+    timezone    text        NOT NULL DEFAULT 'UTC'  -- whose months are meant
 );
 
 CREATE TABLE holdfast.queues (
@@ -276,3 +289,154 @@ CREATE TABLE holdfast.rate_buckets (
     PRIMARY KEY (name, subject)
 ) WITH (fillfactor = 50);
 CREATE INDEX rate_buckets_ends_at ON holdfast.rate_buckets (ends_at);
+
+CREATE TABLE holdfast.budgets (
+    subject    text             NOT NULL,  -- tenant:acme or plan:pro; `tenant:` alone is for jobs without a tenant
+    kind       text             NOT NULL,
+    cents      double precision NOT NULL CHECK (cents >= 0),
+    updated_at timestamptz      NOT NULL,
+    updated_by text,
+    PRIMARY KEY (subject, kind)
+);
+
+CREATE TABLE holdfast.budget_months (
+    tenant    text             NOT NULL,  -- empty for jobs without one
+    kind      text             NOT NULL,
+    month     text             NOT NULL,  -- 2026-11, by the tenant's time zone
+    spent     double precision NOT NULL DEFAULT 0,
+    late      double precision NOT NULL DEFAULT 0,  -- the part of it that was spent by runs that had lost their job
+    extra     double precision NOT NULL DEFAULT 0,  -- added to the cap for this month alone
+    warned_at timestamptz,
+    opened_at timestamptz,
+    ends_at   timestamptz      NOT NULL,
+    PRIMARY KEY (tenant, kind, month)
+) WITH (fillfactor = 50);
+CREATE INDEX budget_months_ends_at ON holdfast.budget_months (ends_at);
+
+-- What one run may spend and has spent. Its reservation counts while the run holds its job, and no longer: nothing has to be
+-- given back. `is_open` only keeps the index small; whoever reserves next closes what has ended.
+CREATE TABLE holdfast.budget_runs (
+    run_id     uuid             NOT NULL,
+    kind       text             NOT NULL,
+    job_id     uuid             NOT NULL,
+    tenant     text             NOT NULL,
+    reserved   double precision NOT NULL DEFAULT 0,
+    spent      double precision NOT NULL DEFAULT 0,
+    late       double precision NOT NULL DEFAULT 0,
+    is_open    boolean          NOT NULL,
+    created_at timestamptz      NOT NULL,
+    PRIMARY KEY (run_id, kind)
+);
+CREATE INDEX budget_runs_open ON holdfast.budget_runs (tenant, kind) WHERE is_open;
+CREATE INDEX budget_runs_created_at ON holdfast.budget_runs (created_at);
+
+CREATE TABLE holdfast.breakers (
+    name           text        NOT NULL PRIMARY KEY,
+    state          text        NOT NULL CHECK (state IN ('closed', 'open', 'half_open')),
+    failures       integer     NOT NULL DEFAULT 0,  -- in the present window
+    window_ends_at timestamptz NOT NULL,
+    reason         text,
+    opened_at      timestamptz,
+    opened_by      text,  -- null: by failures
+    until_at       timestamptz,  -- when a probe may go; null: not before somebody closes it
+    probe          text,  -- whose the probe is
+    probe_ends_at  timestamptz,  -- unless he says until then that he is still at it
+    updated_at     timestamptz NOT NULL
+) WITH (fillfactor = 50);
+
+CREATE TABLE holdfast.schedules (
+    id          text        NOT NULL PRIMARY KEY,
+    name        text        NOT NULL,
+    tenant      text,
+    task        text,  -- null: the system's own, done by the reaper itself
+    args        text        NOT NULL DEFAULT '{}',
+    cron        text,
+    seconds     double precision CHECK (seconds > 0),
+    tz          text        NOT NULL DEFAULT 'UTC',
+    missed      text        NOT NULL DEFAULT 'skip' CHECK (missed IN ('skip', 'once')),
+    declared    boolean     NOT NULL DEFAULT false,  -- in code: only programs that say so keep it going
+    revision    bigint      NOT NULL DEFAULT 1,  -- every change raises it: whoever knows an older one may change nothing
+    next_at     timestamptz NOT NULL,
+    paused_at   timestamptz,
+    paused_by   text,
+    last_at     timestamptz,
+    last_job_id uuid,
+    result      text,
+    error       text,
+    created_at  timestamptz NOT NULL,
+    created_by  text,
+    updated_at  timestamptz NOT NULL,
+    CHECK ((cron IS NULL) <> (seconds IS NULL))
+) WITH (fillfactor = 50);
+CREATE UNIQUE INDEX schedules_name ON holdfast.schedules (coalesce(tenant, ''), name);
+CREATE INDEX schedules_next_at ON holdfast.schedules (next_at) WHERE paused_at IS NULL AND task IS NOT NULL;
+INSERT INTO holdfast.schedules (id, name, seconds, next_at, created_at, updated_at)
+VALUES ('retention', 'holdfast.retention', 600, now(), now(), now());
+
+CREATE TABLE holdfast.batches (
+    id          text        NOT NULL PRIMARY KEY,
+    tenant      text,
+    total       integer     NOT NULL,
+    then_id     text,
+    then_job    text,  -- the job that is made when all have ended
+    created_at  timestamptz NOT NULL,
+    created_by  text,
+    ended_at    timestamptz
+);
+CREATE INDEX batches_open ON holdfast.batches (id) WHERE ended_at IS NULL;
+CREATE INDEX batches_ended ON holdfast.batches (ended_at) WHERE ended_at IS NOT NULL;
+
+CREATE TABLE holdfast.webhooks (
+    id                 text        NOT NULL PRIMARY KEY,
+    tenant             text        NOT NULL,
+    url                text        NOT NULL,
+    events             text        NOT NULL,  -- a JSON list: types, `job.*`, `*`
+    description        text,
+    secret             text        NOT NULL,  -- sealed where an encryption key is configured
+    old_secret         text,  -- signs beside the new one until old_secret_ends_at
+    old_secret_ends_at timestamptz,
+    failures           integer     NOT NULL DEFAULT 0,  -- in a row
+    failing_since_at   timestamptz,
+    retry_at           timestamptz,  -- nothing is sent before
+    last_error         text,
+    disabled_at        timestamptz,
+    disabled_reason    text,
+    created_at         timestamptz NOT NULL,
+    created_by         text
+);
+CREATE INDEX webhooks_tenant ON holdfast.webhooks (tenant, id);
+
+CREATE TABLE holdfast.machines (
+    name          text        NOT NULL PRIMARY KEY,
+    provider      text        NOT NULL,
+    id            text,  -- the provider's own; null until its answer came
+    kind          text        NOT NULL CHECK (kind IN ('pool', 'burst')),
+    state         text        NOT NULL,
+    region        text,
+    asked_at      timestamptz,  -- when we last made or started it
+    started_at    timestamptz,
+    stop_asked_at timestamptz,
+    counted_at    timestamptz,  -- up to here its seconds are in machine_usage
+    seen_at       timestamptz NOT NULL
+);
+
+CREATE TABLE holdfast.machine_turn (
+    name       text        NOT NULL PRIMARY KEY,
+    token      text        NOT NULL,  -- of whoever decides
+    until_at   timestamptz NOT NULL,
+    again      integer     NOT NULL DEFAULT 0,  -- somebody asked meanwhile
+    pool       integer,  -- as scaled by hand; else the setting
+    problem    text,  -- what keeps machines from coming
+    told       text,  -- the last warnings with their jobs, so that each is told once
+    vain_job   text,  -- the job that machines were started for and that still nobody serves
+    vain_count integer     NOT NULL DEFAULT 0,
+    vain_at    timestamptz
+);
+
+CREATE TABLE holdfast.machine_usage (
+    month   text             NOT NULL,
+    subject text             NOT NULL,  -- `tenant:NAME`, or `machine:PROVIDER` for the time that machines were up
+    n       bigint           NOT NULL,
+    seconds double precision NOT NULL,
+    PRIMARY KEY (month, subject)
+);

@@ -27,6 +27,7 @@ from holdfast.store.postgres.stats import StatsVerbs
 from holdfast.store.postgres.tenants import STATEMENTS as _SQL
 from holdfast.store.postgres.tenants import TenantVerbs
 from holdfast.store.protocol import (
+    DEMAND_HOPS_MAX,
     HOPS,
     NO_CURSORS,
     Backoff,
@@ -34,6 +35,7 @@ from holdfast.store.protocol import (
     CallerStatement,
     Claim,
     Completion,
+    Demand,
     Departure,
     Held,
     Inserted,
@@ -41,9 +43,11 @@ from holdfast.store.protocol import (
     Reaped,
     Retention,
     StepResult,
+    Table,
     Wake,
     WorkerRow,
 )
+from holdfast.store.tables import tables_of
 
 _encode = msgspec.json.encode
 
@@ -95,6 +99,9 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
 
     async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
         return await migrate.migrate_extension(self._connections, name, migrations)
+
+    async def table_list(self) -> list[Table]:
+        return tables_of(await self._fetch("table_list"))
 
     async def rows_guard(self, *, only_if_on: bool = False) -> bool:
         return await migrate.guard_rows(self._connections, only_if_on=only_if_on)
@@ -302,6 +309,9 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
     async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
         return [(row[0], row[1], row[2]) for row in await self._fetch("job_unserved", older_than, limit, self._clock.now())]
 
+    async def job_demand(self, *, enough: int, cap: int) -> list[Demand]:
+        return [Demand(*row) for row in await self._fetch("job_demand", enough, cap, DEMAND_HOPS_MAX, self._clock.now())]
+
     async def run_list(self, job_id: str, *, tenant: str | None = None) -> list[Run]:
         job = await self.job_get(job_id, tenant=tenant)
         older = [rows.run_of(row) for row in await self._fetch("run_list", job_id)]
@@ -322,6 +332,9 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
         return [rows.worker_of(row) for row in await self._fetch("worker_list")]
 
     # -- wake-ups ------------------------------------------------------------------------------------------------------
+
+    async def wake(self) -> None:
+        await self._fetch("wake")
 
     async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
         listener = Listener(self._connections, wake, logs)

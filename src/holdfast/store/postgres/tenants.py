@@ -31,10 +31,12 @@ class TenantVerbs:
         plan: str | Unchanged,
         max_running: int | Unchanged | None,
         queue_depth: int | Unchanged | None,
+        timezone: str | Unchanged = UNCHANGED,
         by: str | None,
     ) -> Tenant:
         running, depth = _mentioned(max_running), _mentioned(queue_depth)
-        await self._fetch("tenant_set", tenant, None if plan is UNCHANGED else plan, *running, *depth, by, self._clock.now())
+        texts = (None if plan is UNCHANGED else plan, None if timezone is UNCHANGED else timezone)
+        await self._fetch("tenant_set", tenant, texts[0], *running, *depth, by, self._clock.now(), texts[1])
         return await self.tenant_get(tenant)
 
     async def tenant_get(self, tenant: str) -> Tenant:

@@ -4,7 +4,7 @@ SELECT lane.id, coalesce(t.plan, 'free') AS plan, coalesce(t.max_running, p.max_
        (SELECT count(*) FROM (SELECT 1 FROM holdfast.jobs j
           WHERE j.state = 'running' AND j.locked_by IS NOT NULL AND coalesce(j.tenant, '') = lane.id
           LIMIT coalesce(t.max_running, p.max_running)) AS running) AS running,
-       t.paused_at, t.paused_by
+       t.paused_at, t.paused_by, coalesce(t.timezone, 'UTC') AS timezone
   FROM (SELECT $1::text AS id) AS lane
   LEFT JOIN holdfast.tenants t ON t.id = lane.id
   LEFT JOIN holdfast.plans p ON p.name = coalesce(t.plan, 'free')
@@ -14,22 +14,24 @@ SELECT t.id, t.plan, coalesce(t.max_running, p.max_running) AS "limit", coalesce
        (SELECT count(*) FROM (SELECT 1 FROM holdfast.jobs j
           WHERE j.state = 'running' AND j.locked_by IS NOT NULL AND coalesce(j.tenant, '') = t.id
           LIMIT coalesce(t.max_running, p.max_running)) AS running) AS running,
-       t.paused_at, t.paused_by
+       t.paused_at, t.paused_by, t.timezone
   FROM holdfast.tenants t JOIN holdfast.plans p ON p.name = t.plan
  WHERE $1::text IS NULL OR t.id > $1 ORDER BY t.id LIMIT $2
 
 -- name: tenant_set
--- Null plan: as it was. The flags say whether a number is mentioned at all; null is a value (as the plan says).
+-- Null plan or time zone: as it was. The flags say whether a number is mentioned at all; null is a value (as the plan says).
 WITH saved AS (
-    INSERT INTO holdfast.tenants AS t (id, plan, max_running, queue_depth, updated_at)
-    VALUES ($1, coalesce($2, 'free'), $4, $6, coalesce($8, clock_timestamp()))
+    INSERT INTO holdfast.tenants AS t (id, plan, max_running, queue_depth, updated_at, timezone)
+    VALUES ($1, coalesce($2, 'free'), $4, $6, coalesce($8, clock_timestamp()), coalesce($9, 'UTC'))
     ON CONFLICT (id) DO UPDATE
        SET plan = coalesce($2, t.plan), max_running = CASE WHEN $3 THEN excluded.max_running ELSE t.max_running END,
-           queue_depth = CASE WHEN $5 THEN excluded.queue_depth ELSE t.queue_depth END, updated_at = excluded.updated_at
+           queue_depth = CASE WHEN $5 THEN excluded.queue_depth ELSE t.queue_depth END, updated_at = excluded.updated_at,
+           timezone = coalesce($9, t.timezone)
     RETURNING t.*
 ), told AS (
     INSERT INTO holdfast.events (tenant, type, actor, data, at)
-    SELECT id, 'tenant.changed', $7, jsonb_build_object('plan', plan, 'max_running', max_running, 'queue_depth', queue_depth), updated_at
+    SELECT id, 'tenant.changed', $7,
+           jsonb_build_object('plan', plan, 'max_running', max_running, 'queue_depth', queue_depth, 'timezone', timezone), updated_at
       FROM saved
 )
 SELECT pg_notify('holdfast', '') FROM saved
@@ -137,3 +139,12 @@ SELECT o.id::text FROM holdfast.jobs j
   JOIN holdfast.jobs o ON coalesce(o.tenant, '') = coalesce(j.tenant, '') AND o.order_key = j.order_key AND o.id <> j.id
    AND (o.state IN ('queued', 'running') OR (o.state = 'failed' AND o.order_blocks)) AND (o.seq < j.seq OR o.state = 'running')
  WHERE j.id = $1 AND j.order_key IS NOT NULL ORDER BY (o.state = 'running') DESC, o.seq LIMIT 1
+
+-- name: table_list
+SELECT 'holdfast.' || c.relname AS name, a.attname::text AS column_name,
+       coalesce(array_position(k.conkey, a.attnum), 0) AS place
+  FROM pg_class c
+  JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+  LEFT JOIN pg_constraint k ON k.conrelid = c.oid AND k.contype = 'p'
+ WHERE c.relnamespace = 'holdfast'::regnamespace AND c.relkind IN ('r', 'p')
+ ORDER BY c.relname, a.attnum

@@ -13,3 +13,6 @@ SELECT id, host, pid, machine_id, version, queues, tasks, concurrency, running, 
 
 -- name: worker_prune
 DELETE FROM holdfast.workers WHERE id = ANY (ARRAY(SELECT id FROM holdfast.workers WHERE last_seen_at < $1 LIMIT $2))
+
+-- name: wake
+SELECT pg_notify('holdfast', '')

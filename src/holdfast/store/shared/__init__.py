@@ -2,7 +2,8 @@
 
 Their dialect: tables are written `holdfast.keys`, parameters `$1`, `$2`, …; `:now` is the database's time, `:later(seconds)`
 a moment after it and `:since(moment)` the seconds that have passed. `:alone(text)` is false while another transaction holds the
-same text; on SQLite, where writers take turns, never. Columns that end in `_at` are times, objects are JSON text.
+same text; on SQLite, where writers take turns, never. `:tell(text)` wakes whoever listens on PostgreSQL; on SQLite every commit
+does. Columns that end in `_at` are times, objects are JSON text.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _PARAMETER = re.compile(r"\$(\d+)")
 _LATER = re.compile(r":later\(([^()]*)\)")
 _SINCE = re.compile(r":since\(([^()]*)\)")
 _ALONE = re.compile(r":alone\(([^()]*)\)")
+_TELL = re.compile(r":tell\(([^()]*)\)")
 _TIME = re.compile(r":(now|later|since)\b")
 
 
@@ -30,11 +32,12 @@ def _for_postgres(sql: str) -> str:
     sql = _LATER.sub(rf"({now} + make_interval(secs => CAST(\1 AS double precision)))", sql)
     sql = _SINCE.sub(rf"CAST(extract(epoch FROM {now} - \1) AS double precision)", sql)
     sql = _ALONE.sub(r"pg_try_advisory_xact_lock(hashtextextended(\1, 0))", sql)
+    sql = _TELL.sub(r"pg_notify('holdfast', \1)", sql)
     return sql.replace(":now", now)
 
 
 def _for_sqlite(sql: str) -> str:
-    sql = _ALONE.sub("true", sql)
+    sql = _TELL.sub("NULL", _ALONE.sub("true", sql))
     return _SINCE.sub(r"(:now - \1)", _LATER.sub(r"(:now + \1)", sql)).replace("holdfast.", "holdfast_")
 
 

@@ -16,4 +16,5 @@ DELETE FROM holdfast.sessions WHERE hash = $1
 
 -- name: session_prune
 DELETE FROM holdfast.sessions
-WHERE hash IN (SELECT hash FROM holdfast.sessions WHERE expires_at < :now ORDER BY expires_at LIMIT 100)
+WHERE hash IN (SELECT hash FROM holdfast.sessions WHERE expires_at < :now ORDER BY expires_at LIMIT $1)
+RETURNING hash

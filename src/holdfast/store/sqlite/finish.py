@@ -6,9 +6,12 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.ids import new_run_id
-from holdfast.job import State
-from holdfast.store.protocol import Beat, CallerStatement, Completion, Departure, Held, Leaving
+import msgspec
+
+from holdfast.ids import new_job_id, new_run_id
+from holdfast.job import Failure, State
+from holdfast.store.protocol import Beat, CallerStatement, Completion, Departure, Held, Leaving, NewJob
+from holdfast.store.sqlite import insert
 from holdfast.store.sqlite.session import STATEMENTS, Session, as_json
 
 _REQUEUED = {
@@ -66,7 +69,28 @@ def _leave_one(session: Session, job: sqlite3.Row, departure: Departure) -> Stat
 
 def end(session: Session, job: sqlite3.Row, state: State, **values: Any) -> None:
     session.run("job_end", id=job["id"], run_id=job["run_id"], state=state.value, **values)
+    if state is State.FAILED and job["on_failed"] is not None:
+        _make_follow_up(session, job, values)
     session.wake_next_in_order(job["tenant"], job["order_key"])
+
+
+def _make_follow_up(session: Session, job: sqlite3.Row, values: dict[str, Any]) -> None:
+    """It has no follow-up of its own: a failing hook must not call itself."""
+    known: dict[str, Any] = msgspec.json.decode(job["on_failed"])
+    argument = known.pop("argument")
+    failure = Failure(
+        job_id=job["id"],
+        task=job["task"],
+        queue=job["queue"],
+        tenant=job["tenant"],
+        project=job["project"],
+        attempts=job["attempt"],
+        error_code=values["error_code"],
+        error_message=values["error_message"],
+    )
+    args = msgspec.Raw(msgspec.json.encode({argument: failure}))
+    known |= {"id": new_job_id(), "run_id": new_run_id(), "enqueued_by": f"on_failed:{job['id']}"}
+    insert.insert(session, [NewJob(**known, args=args, tenant=job["tenant"], project=job["project"])])
 
 
 def requeue(

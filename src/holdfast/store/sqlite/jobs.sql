@@ -4,7 +4,8 @@
 INSERT INTO holdfast_jobs (
     id, run_id, queue, task, args, max_attempts, lease_seconds, priority, tenant, project, actor, run_at, hold,
     unique_key, order_key, order_blocks, timeout_seconds, expected_seconds, backoff, noun, tags, meta, enqueued_by,
-    trace_context, created_at, updated_at
+    trace_context, batch, on_failed, created_at, updated_at,
+    announced
 )
 SELECT
     value ->> '$.id', value ->> '$.run_id', value ->> '$.queue', value ->> '$.task',
@@ -15,7 +16,8 @@ SELECT
     value ->> '$.unique_key', value ->> '$.order_key', value ->> '$.order_blocks',
     value ->> '$.timeout_seconds', value ->> '$.expected_seconds', value ->> '$.backoff', value ->> '$.noun',
     value ->> '$.tags', value ->> '$.meta', value ->> '$.enqueued_by', value ->> '$.trace_context',
-    value ->> '$.now', value ->> '$.now'
+    value ->> '$.batch', value ->> '$.on_failed', value ->> '$.now', value ->> '$.now',
+    value ->> '$.announced'
 FROM json_each($1)
 WHERE true
 ON CONFLICT (id) DO UPDATE SET id = excluded.id
@@ -138,12 +140,12 @@ RETURNING id;
 -- name: job_leased
 -- Everything needed to take a job out of `running`, but not its arguments.
 SELECT id, run_id, queue, task, tenant, project, order_key, noun, backoff, attempt, max_attempts, run_no, stage, locked_by,
-    cancel_requested_at, cancel_requested_by
+    cancel_requested_at, cancel_requested_by, on_failed
 FROM holdfast_jobs WHERE id = :id AND run_id = :run_id AND state = 'running';
 
 -- name: job_reapable
 SELECT id, run_id, queue, task, tenant, project, order_key, noun, backoff, attempt, max_attempts, run_no, stage, locked_by,
-    cancel_requested_at, cancel_requested_by,
+    cancel_requested_at, cancel_requested_by, on_failed,
     CASE WHEN lease_expires_at < :now THEN 'lease_expired' ELSE 'deadline_exceeded' END AS reason
 FROM holdfast_jobs
 WHERE state = 'running' AND (lease_expires_at < :now OR deadline < :now - :deadline_grace)
@@ -198,6 +200,7 @@ SELECT * FROM holdfast_jobs WHERE id = :id AND (:tenant IS NULL OR tenant = :ten
 -- The state is put in by name and with its index: without that the few running jobs are looked for in all of history.
 SELECT * FROM holdfast_jobs WHERE true /* state */
   AND id < coalesce(:cursor, '~')  -- every id sorts before that
+  AND id >= coalesce(:since, '')
   AND (:queue IS NULL OR queue = :queue)
   AND (:task IS NULL OR task = :task)
   AND (:tenant IS NULL OR tenant = :tenant)
@@ -262,3 +265,20 @@ WHERE job.id IN (SELECT value FROM json_each(:ids))
 
 -- name: job_delete
 DELETE FROM holdfast_jobs WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: demand_lane
+-- The id is that of the oldest: beside min() a bare column is of the row that has it.
+SELECT :queue AS queue, :lane AS tenant, task, count(*) FILTER (WHERE order_key IS NULL) + count(DISTINCT order_key) AS waiting,
+    :now - min(run_at) AS oldest, id
+FROM (SELECT id, task, order_key, run_at FROM holdfast_jobs
+      WHERE state = 'queued' AND hold IS NULL AND queue = :queue AND coalesce(tenant, '') = :lane
+      ORDER BY priority DESC, run_at, seq LIMIT :cap)
+GROUP BY task;
+
+-- name: demand_due
+-- Fallen due while nobody was there to lift their hold.
+SELECT queue, lane AS tenant, task, count(*) FILTER (WHERE order_key IS NULL) + count(DISTINCT order_key) AS waiting,
+    :now - min(run_at) AS oldest, id
+FROM (SELECT id, queue, coalesce(tenant, '') AS lane, task, order_key, run_at FROM holdfast_jobs
+      WHERE state = 'queued' AND hold = 'time' AND run_at <= :now ORDER BY run_at LIMIT :cap)
+GROUP BY queue, lane, task;

@@ -13,6 +13,7 @@ from holdfast.store.sqlite import rows, steer
 from holdfast.store.sqlite.session import STATEMENTS, Session
 
 _OF_TENANT = "INDEXED BY holdfast_jobs_tenant WHERE tenant = :tenant AND state = '{}'"
+_OF_BATCH = "INDEXED BY holdfast_jobs_batch WHERE batch = :batch"
 _OF_ALL = {
     State.QUEUED: "WHERE state = 'queued'",
     State.RUNNING: "INDEXED BY holdfast_jobs_running WHERE state = 'running'",
@@ -65,7 +66,9 @@ def _act(
 
 
 def _states_of(where: JobFilter) -> Sequence[State | None]:
-    return [where.state] if where.state is not None else list(State) if where.tenant is not None else [None]
+    if where.state is not None:
+        return [where.state]
+    return list(State) if where.tenant is not None and where.batch is None else [None]
 
 
 def _matching(
@@ -79,14 +82,19 @@ def _matching(
         "tenant": where.tenant,
         "project": where.project,
         "tag": where.tag,
+        "batch": where.batch,
         "after": where.after and where.after.timestamp(),
         "before": where.before and where.before.timestamp(),
+        "since": where.since,
         "limit": limit,
     }
     found: list[sqlite3.Row] = []
     for state in states:
         sql = STATEMENTS["job_list"].replace("SELECT *", f"SELECT {columns}")
-        if state is not None:
+        if where.batch is not None:
+            of_state = "" if state is None else f" AND state = '{state.value}'"
+            sql = sql.replace("WHERE true /* state */", _OF_BATCH + of_state)
+        elif state is not None:
             start = _OF_ALL[state] if where.tenant is None else _OF_TENANT.format(state.value)
             sql = sql.replace("WHERE true /* state */", start)
         found += session.execute(sql, values).fetchall()

@@ -54,6 +54,7 @@ def job_of(row: sqlite3.Row) -> Job[Any]:
         meta=_decode(row["meta"]) if row["meta"] else {},
         enqueued_by=row["enqueued_by"],
         trace_context=row["trace_context"],
+        batch=row["batch"],
         created_at=time_of(row["created_at"]),
         started_at=time_of(row["started_at"]),
         finished_at=time_of(row["finished_at"]),

@@ -12,7 +12,11 @@
 --   tallies      counters of all processes: totals at minute 0, and the last hour minute by minute
 --   workers      who is there, since when, and last seen when
 --   idempotency_keys   requests that were done, with their answers; rate_buckets: what was taken of which limit by whom
+--   budgets      what a tenant or plan may spend in a month; budget_months: what was spent; budget_runs: by which run
+--   breakers     outside services by name, and whether jobs that need them wait
 --   members      who is what in which tenant; projects: parts of a tenant's work, by name
+--   machines     those that a provider runs for us; machine_turn: whose turn it is to decide; machine_usage: what they cost by month
+--   schedules    what happens by the clock; batches: jobs that belong together, and what is done when all have ended
 --   keys         what calls the HTTP API, by the hash of its secret; sessions: browsers that showed one, and login links
 --
 -- Times are unix seconds of this host's clock, ids are text, lists and objects are JSON text.
@@ -82,7 +86,10 @@ CREATE TABLE holdfast_jobs (
     tags                TEXT,
     meta                TEXT,
     args                TEXT    NOT NULL,
-    result              TEXT
+    result              TEXT,
+    batch               TEXT,
+    on_failed           TEXT,
+    announced           INTEGER  -- the run whose end was told to webhooks last; null: nobody is to be told
 );
 
 -- Exactly what a claim may take, in the order in which it takes it.
@@ -101,6 +108,10 @@ CREATE INDEX holdfast_jobs_failed ON holdfast_jobs (id) WHERE state = 'failed';
 CREATE INDEX holdfast_jobs_finished ON holdfast_jobs (state, finished_at) WHERE state IN ('completed', 'cancelled');
 -- For lists of one tenant: state by state, newest first.
 CREATE INDEX holdfast_jobs_tenant ON holdfast_jobs (tenant, state, id) WHERE tenant IS NOT NULL;
+CREATE INDEX holdfast_jobs_batch ON holdfast_jobs (batch, state, id) WHERE batch IS NOT NULL;
+CREATE INDEX holdfast_jobs_announce ON holdfast_jobs (id) WHERE announced < run_no AND state IN ('completed', 'failed', 'cancelled');
+-- The deliveries of one webhook, newest first; their project is the webhook.
+CREATE INDEX holdfast_jobs_deliveries ON holdfast_jobs (project, id) WHERE task = 'holdfast:deliver';
 
 -- Whatever moves an ordered job out of the way, also on a caller's own connection, lets the head of its key go in the
 -- same transaction. A head that is running, or failed and blocking, is left alone, and so are those behind it.
@@ -146,7 +157,8 @@ CREATE TABLE holdfast_tenants (
     queue_depth INTEGER CHECK (queue_depth >= 0),
     paused_at   REAL,
     paused_by   TEXT,
-    updated_at  REAL    NOT NULL
+    updated_at  REAL    NOT NULL,
+    timezone    TEXT    NOT NULL DEFAULT 'UTC'  -- whose months are meant
 ) WITHOUT ROWID;
 
 CREATE TABLE holdfast_queues (
@@ -304,3 +316,154 @@ CREATE TABLE holdfast_rate_buckets (
     PRIMARY KEY (name, subject)
 ) WITHOUT ROWID;
 CREATE INDEX holdfast_rate_buckets_ends_at ON holdfast_rate_buckets (ends_at);
+
+CREATE TABLE holdfast_budgets (
+    subject    TEXT NOT NULL,  -- tenant:acme or plan:pro; `tenant:` alone is for jobs without a tenant
+    kind       TEXT NOT NULL,
+    cents      REAL NOT NULL CHECK (cents >= 0),
+    updated_at REAL NOT NULL,
+    updated_by TEXT,
+    PRIMARY KEY (subject, kind)
+);
+
+CREATE TABLE holdfast_budget_months (
+    tenant    TEXT NOT NULL,  -- empty for jobs without one
+    kind      TEXT NOT NULL,
+    month     TEXT NOT NULL,  -- 2026-11, by the tenant's time zone
+    spent     REAL NOT NULL DEFAULT 0,
+    late      REAL NOT NULL DEFAULT 0,  -- the part of it that was spent by runs that had lost their job
+    extra     REAL NOT NULL DEFAULT 0,  -- added to the cap for this month alone
+    warned_at REAL,
+    opened_at REAL,
+    ends_at   REAL NOT NULL,
+    PRIMARY KEY (tenant, kind, month)
+) WITHOUT ROWID;
+CREATE INDEX holdfast_budget_months_ends_at ON holdfast_budget_months (ends_at);
+
+-- What one run may spend and has spent. Its reservation counts while the run holds its job, and no longer: nothing has to be
+-- given back. `is_open` only keeps the index small; whoever reserves next closes what has ended.
+CREATE TABLE holdfast_budget_runs (
+    run_id     TEXT    NOT NULL,
+    kind       TEXT    NOT NULL,
+    job_id     TEXT    NOT NULL,
+    tenant     TEXT    NOT NULL,
+    reserved   REAL    NOT NULL DEFAULT 0,
+    spent      REAL    NOT NULL DEFAULT 0,
+    late       REAL    NOT NULL DEFAULT 0,
+    is_open    INTEGER NOT NULL,
+    created_at REAL    NOT NULL,
+    PRIMARY KEY (run_id, kind)
+);
+CREATE INDEX holdfast_budget_runs_open ON holdfast_budget_runs (tenant, kind) WHERE is_open;
+CREATE INDEX holdfast_budget_runs_created_at ON holdfast_budget_runs (created_at);
+
+CREATE TABLE holdfast_breakers (
+    name           TEXT    NOT NULL PRIMARY KEY,
+    state          TEXT    NOT NULL CHECK (state IN ('closed', 'open', 'half_open')),
+    failures       INTEGER NOT NULL DEFAULT 0,  -- in the present window
+    window_ends_at REAL    NOT NULL,
+    reason         TEXT,
+    opened_at      REAL,
+    opened_by      TEXT,  -- null: by failures
+    until_at       REAL,  -- when a probe may go; null: not before somebody closes it
+    probe          TEXT,  -- whose the probe is
+    probe_ends_at  REAL,  -- unless he says until then that he is still at it
+    updated_at     REAL    NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE holdfast_schedules (
+    id          TEXT    NOT NULL PRIMARY KEY,
+    name        TEXT    NOT NULL,
+    tenant      TEXT,
+    task        TEXT,  -- null: the system's own, done by the reaper itself
+    args        TEXT    NOT NULL DEFAULT '{}',
+    cron        TEXT,
+    seconds     REAL    CHECK (seconds > 0),
+    tz          TEXT    NOT NULL DEFAULT 'UTC',
+    missed      TEXT    NOT NULL DEFAULT 'skip' CHECK (missed IN ('skip', 'once')),
+    declared    INTEGER NOT NULL DEFAULT 0,  -- in code: only programs that say so keep it going
+    revision    INTEGER NOT NULL DEFAULT 1,  -- every change raises it: whoever knows an older one may change nothing
+    next_at     REAL    NOT NULL,
+    paused_at   REAL,
+    paused_by   TEXT,
+    last_at     REAL,
+    last_job_id TEXT,
+    result      TEXT,
+    error       TEXT,
+    created_at  REAL    NOT NULL,
+    created_by  TEXT,
+    updated_at  REAL    NOT NULL,
+    CHECK ((cron IS NULL) <> (seconds IS NULL))
+);
+CREATE UNIQUE INDEX holdfast_schedules_name ON holdfast_schedules (coalesce(tenant, ''), name);
+CREATE INDEX holdfast_schedules_next_at ON holdfast_schedules (next_at) WHERE paused_at IS NULL AND task IS NOT NULL;
+INSERT INTO holdfast_schedules (id, name, seconds, next_at, created_at, updated_at)
+VALUES ('retention', 'holdfast.retention', 600, CAST(strftime('%s', 'now') AS REAL), CAST(strftime('%s', 'now') AS REAL), CAST(strftime('%s', 'now') AS REAL));
+
+CREATE TABLE holdfast_batches (
+    id          TEXT    NOT NULL PRIMARY KEY,
+    tenant      TEXT,
+    total       INTEGER NOT NULL,
+    then_id     TEXT,
+    then_job    TEXT,  -- the job that is made when all have ended
+    created_at  REAL    NOT NULL,
+    created_by  TEXT,
+    ended_at    REAL
+);
+CREATE INDEX holdfast_batches_open ON holdfast_batches (id) WHERE ended_at IS NULL;
+CREATE INDEX holdfast_batches_ended ON holdfast_batches (ended_at) WHERE ended_at IS NOT NULL;
+
+CREATE TABLE holdfast_webhooks (
+    id                 TEXT NOT NULL PRIMARY KEY,
+    tenant             TEXT NOT NULL,
+    url                TEXT NOT NULL,
+    events             TEXT NOT NULL,  -- a JSON list: types, `job.*`, `*`
+    description        TEXT,
+    secret             TEXT NOT NULL,  -- sealed where an encryption key is configured
+    old_secret         TEXT,  -- signs beside the new one until old_secret_ends_at
+    old_secret_ends_at REAL,
+    failures           INTEGER NOT NULL DEFAULT 0,  -- in a row
+    failing_since_at   REAL,
+    retry_at           REAL,  -- nothing is sent before
+    last_error         TEXT,
+    disabled_at        REAL,
+    disabled_reason    TEXT,
+    created_at         REAL NOT NULL,
+    created_by         TEXT
+) WITHOUT ROWID;
+CREATE INDEX holdfast_webhooks_tenant ON holdfast_webhooks (tenant, id);
+
+CREATE TABLE holdfast_machines (
+    name          TEXT    NOT NULL PRIMARY KEY,
+    provider      TEXT    NOT NULL,
+    id            TEXT,  -- the provider's own; null until its answer came
+    kind          TEXT    NOT NULL CHECK (kind IN ('pool', 'burst')),
+    state         TEXT    NOT NULL,
+    region        TEXT,
+    asked_at      REAL,  -- when we last made or started it
+    started_at    REAL,
+    stop_asked_at REAL,
+    counted_at    REAL,  -- up to here its seconds are in machine_usage
+    seen_at       REAL    NOT NULL
+);
+
+CREATE TABLE holdfast_machine_turn (
+    name       TEXT    NOT NULL PRIMARY KEY,
+    token      TEXT    NOT NULL,  -- of whoever decides
+    until_at   REAL    NOT NULL,
+    again      INTEGER NOT NULL DEFAULT 0,  -- somebody asked meanwhile
+    pool       INTEGER,  -- as scaled by hand; else the setting
+    problem    TEXT,  -- what keeps machines from coming
+    told       TEXT,  -- the last warnings with their jobs, so that each is told once
+    vain_job   TEXT,  -- the job that machines were started for and that still nobody serves
+    vain_count INTEGER NOT NULL DEFAULT 0,
+    vain_at    REAL
+);
+
+CREATE TABLE holdfast_machine_usage (
+    month   TEXT    NOT NULL,
+    subject TEXT    NOT NULL,  -- `tenant:NAME`, or `machine:PROVIDER` for the time that machines were up
+    n       INTEGER NOT NULL,
+    seconds REAL    NOT NULL,
+    PRIMARY KEY (month, subject)
+) WITHOUT ROWID;

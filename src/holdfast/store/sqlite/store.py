@@ -23,6 +23,7 @@ from holdfast.store.protocol import (
     CallerStatement,
     Claim,
     Completion,
+    Demand,
     Departure,
     Glance,
     Held,
@@ -32,10 +33,11 @@ from holdfast.store.protocol import (
     Reaped,
     Retention,
     StepResult,
+    Table,
     Wake,
     WorkerRow,
 )
-from holdfast.store.sqlite import claim, finish, insert, lists, look, migrate, reap, rows, steer, transaction
+from holdfast.store.sqlite import claim, demand, finish, insert, lists, look, migrate, reap, rows, steer, transaction
 from holdfast.store.sqlite.connection import MEMORY, open_connection, require_folder, require_new_enough_sqlite
 from holdfast.store.sqlite.logs import LogVerbs
 from holdfast.store.sqlite.readers import Readers
@@ -43,6 +45,7 @@ from holdfast.store.sqlite.session import STATEMENTS, Session, as_json, now_of
 from holdfast.store.sqlite.stats import StatsVerbs
 from holdfast.store.sqlite.tenants import TenantVerbs
 from holdfast.store.sqlite.writer import Writer
+from holdfast.store.tables import tables_of
 
 T = TypeVar("T")
 Operation = Callable[[Session], T]
@@ -103,6 +106,10 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
 
     async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
         return await self._write(lambda session: migrate.migrate_component(session, name, migrations))
+
+    async def table_list(self) -> list[Table]:
+        found = await self._look(lambda session: session.all("table_list"))
+        return tables_of([dict(row) for row in found])
 
     async def rows_guard(self, *, only_if_on: bool = False) -> bool:
         if only_if_on:
@@ -250,6 +257,9 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
     async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
         return await self._read(lambda session: look.unserved(session, older_than, limit))
 
+    async def job_demand(self, *, enough: int, cap: int) -> list[Demand]:
+        return await self._read(lambda session: demand.demand(session, enough, cap))
+
     async def run_list(self, job_id: str, *, tenant: str | None = None) -> list[Run]:
         return await self._read(lambda session: look.runs(session, job_id, tenant))
 
@@ -268,6 +278,9 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
         return await self._read(lambda session: [rows.worker_of(row) for row in session.all("worker_list")])
 
     # -- wake-ups ------------------------------------------------------------------------------------------------------
+
+    async def wake(self) -> None:
+        await self._write(lambda session: session.wakes.add(""))
 
     async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
         self._wakes.append(wake)

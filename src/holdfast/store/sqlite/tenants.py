@@ -28,11 +28,13 @@ class TenantVerbs:
         plan: str | Unchanged,
         max_running: int | Unchanged | None,
         queue_depth: int | Unchanged | None,
+        timezone: str | Unchanged = UNCHANGED,
         by: str | None,
     ) -> Tenant:
         def operation(session: Session) -> Tenant:
             numbers = {**_mentioned("max_running", max_running), **_mentioned("queue_depth", queue_depth)}
-            (said,) = session.all("tenant_set", tenant=tenant, plan=None if plan is UNCHANGED else plan, **numbers)
+            texts = {"plan": None if plan is UNCHANGED else plan, "timezone": None if timezone is UNCHANGED else timezone}
+            (said,) = session.all("tenant_set", tenant=tenant, **texts, **numbers)
             _record(session, "tenant.changed", by, tenant, dict(said))
             return _tenant(session, tenant)
 

@@ -57,7 +57,8 @@ ON CONFLICT (name) DO UPDATE SET
 -- name: tenant_get
 SELECT asked.id, coalesce(tenant.plan, 'free') AS plan, coalesce(tenant.max_running, plan.max_running) AS "limit",
     coalesce(tenant.queue_depth, plan.queue_depth) AS queue_depth,
-    (SELECT count(*) FROM holdfast_jobs WHERE state = 'running' AND coalesce(holdfast_jobs.tenant, '') = asked.id) AS running, tenant.paused_at, tenant.paused_by
+    (SELECT count(*) FROM holdfast_jobs WHERE state = 'running' AND coalesce(holdfast_jobs.tenant, '') = asked.id) AS running, tenant.paused_at, tenant.paused_by,
+    coalesce(tenant.timezone, 'UTC') AS timezone
 FROM (SELECT :tenant AS id) AS asked
 LEFT JOIN holdfast_tenants AS tenant ON tenant.id = asked.id
 LEFT JOIN holdfast_plans AS plan ON plan.name = coalesce(tenant.plan, 'free');
@@ -65,18 +66,20 @@ LEFT JOIN holdfast_plans AS plan ON plan.name = coalesce(tenant.plan, 'free');
 -- name: tenant_list
 SELECT tenant.id, tenant.plan, coalesce(tenant.max_running, plan.max_running) AS "limit",
     coalesce(tenant.queue_depth, plan.queue_depth) AS queue_depth,
-    (SELECT count(*) FROM holdfast_jobs WHERE state = 'running' AND coalesce(holdfast_jobs.tenant, '') = tenant.id) AS running, tenant.paused_at, tenant.paused_by
+    (SELECT count(*) FROM holdfast_jobs WHERE state = 'running' AND coalesce(holdfast_jobs.tenant, '') = tenant.id) AS running, tenant.paused_at, tenant.paused_by,
+    tenant.timezone
 FROM holdfast_tenants AS tenant JOIN holdfast_plans AS plan ON plan.name = tenant.plan
 WHERE :after IS NULL OR tenant.id > :after ORDER BY tenant.id LIMIT :limit;
 
 -- name: tenant_set
--- Null plan: as it was. The flags say whether a number is mentioned at all; null is a value (as the plan says).
-INSERT INTO holdfast_tenants (id, plan, max_running, queue_depth, updated_at)
-VALUES (:tenant, coalesce(:plan, 'free'), :max_running, :queue_depth, :now)
+-- Null plan or time zone: as it was. The flags say whether a number is mentioned at all; null is a value (as the plan says).
+INSERT INTO holdfast_tenants (id, plan, max_running, queue_depth, updated_at, timezone)
+VALUES (:tenant, coalesce(:plan, 'free'), :max_running, :queue_depth, :now, coalesce(:timezone, 'UTC'))
 ON CONFLICT (id) DO UPDATE SET
     plan = coalesce(:plan, plan), max_running = CASE WHEN :set_max_running THEN excluded.max_running ELSE max_running END,
-    queue_depth = CASE WHEN :set_queue_depth THEN excluded.queue_depth ELSE queue_depth END, updated_at = excluded.updated_at
-RETURNING plan, max_running, queue_depth;
+    queue_depth = CASE WHEN :set_queue_depth THEN excluded.queue_depth ELSE queue_depth END, updated_at = excluded.updated_at,
+    timezone = coalesce(:timezone, timezone)
+RETURNING plan, max_running, queue_depth, timezone;
 
 -- name: tenant_pause
 INSERT INTO holdfast_tenants (id, paused_at, paused_by, updated_at)

@@ -74,7 +74,7 @@ async def list_keys(
 @once_by_itself
 async def make_key(request: Request, body: NewKey, caller: CallerDep, hf: HoldfastDep) -> Response:
     require(caller, Act.MANAGE_KEYS)
-    _require_own_role(caller, body.role)
+    require_own_role(caller, body.role)
     tenant = scope(caller, body.tenant)
 
     async def work(tx: Transaction | None) -> Response:
@@ -95,11 +95,11 @@ async def revoke_key(key_id: str, caller: CallerDep, hf: HoldfastDep) -> Respons
     """Holds within two seconds everywhere; browser sessions that began with the key end too."""
     require(caller, Act.MANAGE_KEYS)
     key = await hf.keys.get(key_id, tenant=caller.tenant)
-    _require_own_role(caller, key.role)
+    require_own_role(caller, key.role)
     await hf.keys.revoke(key_id, tenant=caller.tenant, by=caller.actor)
     return Response(status_code=204)
 
 
-def _require_own_role(caller: Caller, role: str) -> None:
+def require_own_role(caller: Caller, role: str) -> None:
     if ROLES[role] > caller.role:
         raise Forbidden(f"A caller who is {caller.role.word} manages keys up to that role, not those of the role {role}.")

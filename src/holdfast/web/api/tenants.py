@@ -42,8 +42,9 @@ async def set_limits(tenant: TenantId, body: models.TenantLimits, caller: Caller
     """For the service role: nobody raises his own plan. Holds from the next claim on."""
     require(caller, Act.SET_LIMITS)
     said = {name: getattr(body, name) for name in body.model_fields_set}
-    if said.get("plan", UNCHANGED) is None:
-        del said["plan"]
+    for name in ("plan", "timezone"):
+        if said.get(name, UNCHANGED) is None:
+            del said[name]
     return reply(await hf.tenants.set(_own(caller, tenant), **said, by=caller.actor))
 
 

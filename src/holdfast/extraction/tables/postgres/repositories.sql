@@ -6,9 +6,6 @@ ON CONFLICT (tenant, project) DO UPDATE
        path = excluded.path, integration_id = excluded.integration_id, updated_at = clock_timestamp()
 RETURNING r.*;
 
--- name: integration_exists
-SELECT id FROM holdfast.extraction_integrations WHERE tenant = $1 AND id = $2 AND provider = $3;
-
 -- name: repository_lock
 SELECT * FROM holdfast.extraction_repositories WHERE tenant = $1 AND project = $2 FOR UPDATE;
 
@@ -55,3 +52,6 @@ UPDATE holdfast.extraction_runs
 -- name: run_list
 SELECT * FROM holdfast.extraction_runs
  WHERE repository_id = $1 AND number < $2 ORDER BY number DESC LIMIT $3;
+
+-- name: repository_delete
+DELETE FROM holdfast.extraction_repositories WHERE tenant = $1 AND project = $2 RETURNING id;

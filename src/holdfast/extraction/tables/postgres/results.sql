@@ -27,16 +27,17 @@ UPDATE holdfast.extraction_dependencies AS d SET enrichment = n.value
 -- name: vulnerabilities_save
 INSERT INTO holdfast.extraction_vulnerabilities AS v
        (repository_id, key, fingerprint, id, purl, aliases, severity, cvss_score, cvss_vector, fixed_in, summary, epss,
-        percentile, kev)
+        percentile, kev, reachable)
 SELECT $1, n.key, n.fingerprint, n.id, n.purl, n.aliases, n.severity, n.cvss_score, n.cvss_vector, n.fixed_in, n.summary,
-       n.epss, n.percentile, n.kev
+       n.epss, n.percentile, n.kev, n.reachable
   FROM jsonb_to_recordset(CAST($2 AS jsonb)) AS n (
        key text, fingerprint text, id text, purl text, aliases jsonb, severity text, cvss_score double precision,
-       cvss_vector text, fixed_in jsonb, summary text, epss double precision, percentile double precision, kev boolean)
+       cvss_vector text, fixed_in jsonb, summary text, epss double precision, percentile double precision, kev boolean,
+       reachable boolean)
 ON CONFLICT (repository_id, key) DO UPDATE
    SET aliases = excluded.aliases, severity = excluded.severity, cvss_score = excluded.cvss_score,
        cvss_vector = excluded.cvss_vector, fixed_in = excluded.fixed_in, summary = excluded.summary, epss = excluded.epss,
-       percentile = excluded.percentile, kev = excluded.kev;
+       percentile = excluded.percentile, kev = excluded.kev, reachable = excluded.reachable;
 
 -- name: vulnerabilities_forget
 DELETE FROM holdfast.extraction_vulnerabilities

@@ -6,9 +6,6 @@ ON CONFLICT (tenant, project) DO UPDATE
        path = excluded.path, integration_id = excluded.integration_id, updated_at = ((julianday('now') - 2440587.5) * 86400.0)
 RETURNING *;
 
--- name: integration_exists
-SELECT id FROM holdfast_extraction_integrations WHERE tenant = $1 AND id = $2 AND provider = $3;
-
 -- name: repository_lock
 SELECT * FROM holdfast_extraction_repositories WHERE tenant = $1 AND project = $2;
 
@@ -58,3 +55,6 @@ UPDATE holdfast_extraction_runs
 -- name: run_list
 SELECT * FROM holdfast_extraction_runs
  WHERE repository_id = $1 AND number < $2 ORDER BY number DESC LIMIT $3;
+
+-- name: repository_delete
+DELETE FROM holdfast_extraction_repositories WHERE tenant = $1 AND project = $2 RETURNING id;

@@ -27,16 +27,16 @@ UPDATE holdfast_extraction_dependencies AS d SET enrichment = n.value
 -- name: vulnerabilities_save
 INSERT INTO holdfast_extraction_vulnerabilities AS v
        (repository_id, key, fingerprint, id, purl, aliases, severity, cvss_score, cvss_vector, fixed_in, summary, epss,
-        percentile, kev)
+        percentile, kev, reachable)
 SELECT $1, n.value ->> 'key', n.value ->> 'fingerprint', n.value ->> 'id', n.value ->> 'purl', n.value ->> 'aliases',
        n.value ->> 'severity', n.value ->> 'cvss_score', n.value ->> 'cvss_vector', n.value ->> 'fixed_in',
        n.value ->> 'summary',
-       n.value ->> 'epss', n.value ->> 'percentile', n.value ->> 'kev'
+       n.value ->> 'epss', n.value ->> 'percentile', n.value ->> 'kev', n.value ->> 'reachable'
   FROM json_each($2) AS n WHERE true
 ON CONFLICT (repository_id, key) DO UPDATE
    SET aliases = excluded.aliases, severity = excluded.severity, cvss_score = excluded.cvss_score,
        cvss_vector = excluded.cvss_vector, fixed_in = excluded.fixed_in, summary = excluded.summary, epss = excluded.epss,
-       percentile = excluded.percentile, kev = excluded.kev;
+       percentile = excluded.percentile, kev = excluded.kev, reachable = excluded.reachable;
 
 -- name: vulnerabilities_forget
 DELETE FROM holdfast_extraction_vulnerabilities

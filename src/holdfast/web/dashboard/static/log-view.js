@@ -16,6 +16,7 @@ const ANNOUNCE_MS = 5000;
 const SEARCH_MS = 300;
 const LEVELS = ["info", "success", "warning", "error"];
 const ENDED = new Set(["completed", "failed", "cancelled"]);
+const ACTIVE = new Set(["queued", "scheduled", "retrying", "running", "cancelling"]);
 const OUTCOMES = { running: "in progress", lost: "worker lost", released: "given back" };
 const number = new Intl.NumberFormat("en").format;
 
@@ -139,7 +140,8 @@ class LogView extends HTMLElement {
     if (!this.#job) return;
     const asked = Number(this.getAttribute("run"));
     const newest = this.#newestRun;
-    this.#pinned = Boolean(asked) && asked !== newest;
+    // A run that was going on when the page was made is the newest of then: another may have begun since.
+    this.#pinned = Boolean(asked) && asked !== newest && !ACTIVE.has(this.getAttribute("state"));
     await this.#show(this.#pinned ? asked : newest);
     this.dataset.ready = "";
   }

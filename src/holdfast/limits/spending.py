@@ -1,0 +1,110 @@
+"""What runs spend: written at once and beside the run, so that it is on record whatever becomes of the run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Coroutine, Generator
+from concurrent.futures import Future, wait
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, TypeVar
+
+from holdfast.errors import StorageUnavailable
+from holdfast.limits.budget import add, checked_cents, checked_kind, look, notice
+from holdfast.store.protocol import Claimed, Transaction
+
+log = logging.getLogger("holdfast")
+
+T = TypeVar("T")
+
+SETTLE_SECONDS = 30.0
+"""A run's end waits so long for what it spent to be written; the writing goes on after that."""
+PAUSE_SECONDS_MAX = 5.0
+
+
+class Platform(Protocol):
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]: ...
+
+
+class Spent:
+    """What `spend` returns. Awaiting it is for who wants the money on record before the next line."""
+
+    __slots__ = ("_written",)
+
+    def __init__(self, written: Future[None]) -> None:
+        self._written = written
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return asyncio.shield(asyncio.wrap_future(self._written)).__await__()
+
+
+class Spending:
+    """Of all runs in this process."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+        self._lock = threading.Lock()
+        self.pending: dict[str, list[Future[None]]] = {}
+        """Run id -> what is not written yet. Empty, unless somebody spends."""
+
+    def spend(self, claimed: Claimed, cents: float, kind: str) -> Spent:
+        """In async code it returns at once; elsewhere when it is written."""
+        amount, kind = checked_cents("cents", cents), checked_kind(kind)
+        written = self._platform.submit(self._write(claimed, amount, kind))
+        with self._lock:
+            self.pending.setdefault(claimed.run_id, []).append(written)
+        written.add_done_callback(lambda _: self._forget(claimed.run_id, written))
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            written.result()
+        return Spent(written)
+
+    async def settle(self, run_id: str) -> None:
+        """Before a run's outcome is written: so that nobody sees it ended and its money missing."""
+        waiting = self.pending.get(run_id)
+        if waiting:
+            await asyncio.wait([asyncio.wrap_future(one) for one in waiting], timeout=SETTLE_SECONDS)
+
+    def settle_here(self, run_id: str) -> None:
+        """The same in a process without a loop."""
+        wait(self.pending.get(run_id, ()), SETTLE_SECONDS)
+
+    def _forget(self, run_id: str, written: Future[None]) -> None:
+        with self._lock:
+            left = [one for one in self.pending.get(run_id, ()) if one is not written]
+            if left:
+                self.pending[run_id] = left
+            else:
+                self.pending.pop(run_id, None)
+
+    async def _write(self, claimed: Claimed, cents: float, kind: str) -> None:
+        pause = 0.2
+        while True:
+            try:
+                reserved, spent = await self._record(claimed, cents, kind)
+                break
+            except StorageUnavailable as error:
+                log.warning("%g cents (%s) spent by job %s wait for the database: %s", cents, kind, claimed.id, error)
+                await asyncio.sleep(pause)
+                pause = min(PAUSE_SECONDS_MAX, pause * 2)
+        if reserved and spent - cents <= reserved < spent:
+            log.warning(
+                "Job %s (%s) has spent %g cents (%s), and its task's budget_max says %g; raise it, or parallel runs overshoot.",
+                claimed.id, claimed.task, spent, kind, reserved,
+            )  # fmt: skip
+
+    async def _record(self, claimed: Claimed, cents: float, kind: str) -> tuple[float, float]:
+        """What the run had reserved, and what it has spent in all. Money of a run that has lost its job counts, and is marked:
+        it was spent, and nobody but the run itself could have told."""
+        who = claimed.tenant or ""
+        async with self._platform.transaction() as tx:
+            late = 0.0 if await tx.shared("budget_held", claimed.id, claimed.run_id) else cents
+            cap = await look(tx, who, kind)
+            row = await add(tx, cap, spent=cents, late=late)
+            run = (await tx.shared("budget_spend", claimed.run_id, kind, claimed.id, who, cents, late))[0]
+            await notice(tx, cap, row)
+        return run["reserved"], run["spent"]

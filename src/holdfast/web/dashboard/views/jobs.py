@@ -1,0 +1,174 @@
+"""Jobs and dead letters: filtered lists, and what is done to many at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from holdfast import bulk
+from holdfast.bulk import BulkVerb
+from holdfast.errors import HoldfastError, InvalidOption, JobConflict, JobNotFound
+from holdfast.ids import is_uuid
+from holdfast.job import Job, State
+from holdfast.pages import Nav, Pages
+from holdfast.web.dashboard import filters, words
+from holdfast.web.dashboard.filters import Filter
+from holdfast.web.dashboard.frame import PageRequest
+from holdfast.web.dashboard.rows import row
+
+PER_PAGE = 50
+NAMED_TASKS_MAX = 5
+LOOKED_AT = 2_000
+"""How many jobs a filter goes through before it asks whether to go on."""
+NEWEST = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+"""Before this id lie all."""
+VERBS = {
+    BulkVerb.CANCEL: ("cancel", "Cancel", "Cancels", "cancelled"),
+    BulkVerb.RETRY: ("retry", "Retry", "Queues again", "retried"),
+}
+"""The act, the word on the button, the word in the sentence, and what is said afterwards."""
+
+pages = Pages(
+    "jobs",
+    nav=[
+        Nav("Jobs", "/jobs", "read_jobs"),
+        Nav("Dead letters", "/dead", "read_jobs"),
+    ],
+)
+
+
+@pages.get("/jobs", "read_jobs")
+async def list_jobs(page: PageRequest) -> Any:
+    wanted = filters.read(page.query, page.tenant, page.now)
+    return await _list(page, wanted, dead=False)
+
+
+@pages.get("/dead", "read_jobs")
+async def list_dead(page: PageRequest) -> Any:
+    wanted = filters.read(page.query, page.tenant, page.now, state=State.FAILED)
+    return await _list(page, wanted, dead=True)
+
+
+async def _list(page: PageRequest, wanted: Filter, *, dead: bool) -> Any:
+    cursor = page.query.get("cursor")
+    if cursor is not None and not is_uuid(cursor):
+        raise InvalidOption("cursor= must be the id of a job.")
+    since = None if page.query.get("all") else await _bound(page, wanted, cursor or NEWEST)
+    where = msgspec.structs.replace(wanted.where, since=since)
+    jobs = await page.hf.store.job_list(where, cursor=cursor, limit=PER_PAGE + 1)
+    counts = await page.counts() if not (dead or wanted.narrow) else {}
+    return page.render(
+        "jobs.html",
+        dead=dead,
+        wanted=wanted,
+        rows=[row(page, job) for job in jobs[:PER_PAGE]],
+        next_cursor=jobs[PER_PAGE - 1].id if len(jobs) > PER_PAGE else None,
+        counts=counts,
+        total=sum(counts.values()),
+        states=list(State),
+        spans=filters.SPAN_WORDS,
+        further=since if since is not None and len(jobs) <= PER_PAGE else None,
+        looked_at=LOOKED_AT,
+    )
+
+
+async def _bound(page: PageRequest, wanted: Filter, cursor: str) -> str | None:
+    """Where a search for something rare stops by itself. States that have an index of their own need no such end."""
+    if not wanted.narrow and wanted.where.state is not State.QUEUED:
+        return None
+    store, tenant = page.hf.store, page.tenant
+    found = await (
+        store.shared("job_newest_bound", cursor, LOOKED_AT)
+        if tenant is None
+        else store.shared("job_newest_bound_of_tenant", tenant, cursor, LOOKED_AT)
+    )
+    return str(found[0]["id"]) if found else None
+
+
+@pages.get("/jump", "read_jobs")
+async def jump(page: PageRequest) -> Any:
+    """What was typed into the box: an id, `tag:x` and the like, or the name of a task."""
+    asked = page.query.get("q", "").strip()[:200]
+    if is_uuid(asked.lower()):
+        return page.redirect(f"/jobs/{asked.lower()}")
+    kind, colon, name = asked.partition(":")
+    if colon and kind in ("tag", "task", "queue", "project", "state") and name.strip():
+        return page.redirect("/jobs", **{kind: name.strip()})
+    if not asked:
+        return page.redirect("/jobs")
+    return page.redirect("/jobs", **{"task" if asked in page.hf.tasks else "tag": asked})
+
+
+@pages.post("/jobs/act", "read_jobs")
+async def act(page: PageRequest) -> Any:
+    """Those that are ticked, or all that match; asked first, with the number and the filter."""
+    form = await page.form()
+    try:
+        verb = BulkVerb(form.get("verb"))
+    except ValueError:
+        raise InvalidOption("Choose what to do: cancel or retry.") from None
+    page.require(VERBS[verb][0])
+    if form.get("scope") == "filter":
+        return await _act_by_filter(page, verb)
+    ids = list(dict.fromkeys(form.all("id")))[:PER_PAGE]
+    if not ids:
+        raise InvalidOption("No job is ticked; tick some, or choose all that match.")
+    return await _act_on_selected(page, verb, ids)
+
+
+async def _act_on_selected(page: PageRequest, verb: BulkVerb, ids: list[str]) -> Any:
+    _, word, does, done = VERBS[verb]
+    jobs = [job for job in [await _job_or_none(page, job_id) for job_id in ids] if job is not None]
+    if not jobs:
+        raise JobNotFound("None of these jobs is there any more.")
+    tasks = Counter(job.task for job in jobs).most_common(NAMED_TASKS_MAX + 1)
+    named = ", ".join(f"{n} × {task}" for task, n in tasks[:NAMED_TASKS_MAX]) + (", …" if len(tasks) > NAMED_TASKS_MAX else "")
+    question = await page.confirmed(
+        f"{word} {words.many(len(jobs), 'job')}?",
+        f"{does} the {words.many(len(jobs), 'job')} that you ticked: {named}. Those that no longer allow it are left alone.",
+        button=f"{word} {words.many(len(jobs), 'job')}",
+        count=len(jobs),
+        danger=verb is BulkVerb.CANCEL,
+    )
+    if question is not None:
+        return question
+    changed = 0
+    for job in jobs:
+        try:
+            await (page.hf.cancel if verb is BulkVerb.CANCEL else page.hf.retry)(job.id, by=page.actor, tenant=page.tenant)
+            changed += 1
+        except (JobConflict, JobNotFound):
+            continue
+    return await page.redirect_back("/jobs", done, n=changed)
+
+
+async def _act_by_filter(page: PageRequest, verb: BulkVerb) -> Any:
+    _, word, does, done = VERBS[verb]
+    form = await page.form()
+    given = {name: form.get(name) for name in ("state", "last", *filters.NAMES)}
+    wanted = filters.read(given, page.tenant, page.now)
+    found = await bulk.count(page.hf.store, verb, wanted.where)
+    if not found.count:
+        raise InvalidOption(f"There is nothing to {word.lower()} among the {wanted.words}.")
+    at_least = " There are more: this acts on the newest of them, and can be done again." if found.capped else ""
+    question = await page.confirmed(
+        f"{word} {words.many(found.count, 'job')}?",
+        f"{does} all that match this filter and allow it: {wanted.words}.{at_least}",
+        button=f"{word} {words.many(found.count, 'job')}",
+        count=found.count,
+        danger=verb is BulkVerb.CANCEL,
+    )
+    if question is not None:
+        return question
+    result = await bulk.act(page.hf.store, verb, wanted.where, page.actor, confirm=found.count)
+    return await page.redirect_back("/jobs", done, n=result.done)
+
+
+async def _job_or_none(page: PageRequest, job_id: str) -> Job[Any] | None:
+    try:
+        found: Job[Any] = await page.hf.get(job_id, tenant=page.tenant)
+    except HoldfastError:
+        return None
+    return found

@@ -1,0 +1,160 @@
+"""The dashboard in a real browser: the main story by keyboard, both themes and widths, lists that hold still, no scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast import Abort, current
+from tests.support.browsing import Complaints, axe, seen
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+    from tests.support.served import Served
+
+PAGES = ("/", "/jobs", "/dead", "/queues", "/organization", "/budgets", "/members", "/keys", "/projects", "/events")
+AXE_LOOKS_AT = {("light", 1280), ("dark", 390)}
+"""It takes its time: each theme once, for colours, and each width once, for what is there."""
+STATE = "() => document.querySelector('#live')?.dataset.state"
+
+
+@pytest.fixture(scope="module")
+def mended(served: Served) -> dict[str, bool]:
+    """A task that fails until somebody mends what it needs."""
+    broken = {"mended": False}
+
+    @served.hf.task(name="import_prices", queue="imports", max_attempts=1)
+    async def import_prices(file: str) -> int:
+        current().log.info(f"reading {file}", step="read")
+        if not broken["mended"]:
+            current().log.error("column sku is missing", step="read")
+            raise Abort("column sku is missing", code="bad_file")
+        current().log.success("read 1,204 rows", step="read")
+        return 1204
+
+    return broken
+
+
+def enqueue(served: Served, file: str, **options: object) -> str:
+    task = served.hf.tasks["import_prices"].options(tenant="acme", **options)
+    job_id: str = served.run(task.enqueue(file)).id
+    return job_id
+
+
+@pytest.mark.case("P6")
+def test_find_the_failing_job_read_its_log_retry_it_and_see_it_turn_green(
+    page: Page, served: Served, mended: dict[str, bool]
+) -> None:
+    """By keyboard alone, from the overview to the green end; the page follows by itself."""
+    mended["mended"] = False
+    job_id = enqueue(served, "april.csv", tags=["story"])
+    served.work()
+    page.goto("/")
+    page.keyboard.press("/")
+    page.keyboard.type("tag:story")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/jobs?tag=story")
+    page.keyboard.press("j")
+    page.keyboard.press("o")
+    page.wait_for_url(f"**/jobs/{job_id}")
+    assert seen(page, STATE) == "failed"
+    page.locator("log-view[data-ready]").wait_for()
+    assert "column sku is missing" in page.locator("log-view").inner_text()
+    mended["mended"] = True
+    page.keyboard.press("r")
+    page.locator("#ask[open] button.primary").wait_for()
+    assert "Retry 1 job?" in page.locator("#ask").inner_text()
+    page.keyboard.press("Enter")
+    page.locator(".said").wait_for()
+    assert "Queued again." in page.locator(".said").inner_text()
+    served.work()
+    seen(page, "() => document.querySelector('#live').dataset.state === 'completed'")
+    seen(page, "() => document.querySelector('log-view').innerText.includes('read 1,204 rows')")
+    page.locator("#result pre").wait_for()
+    assert page.locator("#result pre").inner_text() == "1204"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page_is_accessible_and_fits(page: Page, served: Served, mended: dict[str, bool], theme: str, width: int) -> None:
+    """Light and dark, on a screen and on a phone: axe finds nothing, nothing is cut off, the browser does not complain."""
+    mended["mended"] = False
+    failed = enqueue(served, "may.csv", tags=["nightly", "v2"])
+    served.work()
+    enqueue(served, "june.csv", delay=3600)
+    for path in (*PAGES, f"/jobs/{failed}", "/jobs?state=failed"):
+        page.goto(path)
+        page.evaluate("() => document.fonts.ready")
+        if (theme, width) in AXE_LOOKS_AT:
+            assert axe(page, "body") == [], path
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= width, path
+
+
+def test_a_list_holds_still_while_rows_are_ticked(page: Page, served: Served, mended: dict[str, bool]) -> None:
+    """And says so; what has come meanwhile appears when nothing is ticked any more. The question names what is ticked."""
+    first = enqueue(served, "one.csv", tags=["still"], delay=3600)
+    page.goto("/jobs?tag=still")
+    page.locator(f"#job-{first} [name=id]").check()
+    assert "held" in page.locator("#pill").inner_text()
+    second = enqueue(served, "two.csv", tags=["still"], delay=3600)
+    page.evaluate("() => htmx.trigger('#live', 'refresh')")
+    assert page.locator(f"#job-{second}").count() == 0
+    page.locator("#bulk [name=verb]").select_option("cancel")
+    page.locator("#bulk button").click()
+    page.locator("#ask[open] [data-close]").wait_for()
+    assert "Cancel 1 job?" in page.locator("#ask").inner_text()
+    page.locator("#ask [data-close]").click()
+    page.locator(f"#job-{first} [name=id]").uncheck()
+    page.evaluate("() => htmx.trigger('#live', 'refresh')")
+    page.locator(f"#job-{second}").wait_for()
+
+
+def test_the_theme_is_chosen_and_kept(page: Page) -> None:
+    """System, light, dark: also after a reload, without the other one being painted first."""
+    page.goto("/")
+    page.locator("#theme").click()
+    page.locator("#theme").click()
+    assert page.evaluate("() => document.documentElement.dataset.theme") == "dark"
+    page.goto("/jobs")
+    assert page.evaluate("() => getComputedStyle(document.body).backgroundColor") == "rgb(14, 17, 20)"
+    assert page.locator("#theme").inner_text() == "Theme: dark"
+
+
+def test_a_one_time_link_logs_in_and_leaves_the_address(
+    context: BrowserContext, complaints: Complaints, served: Served
+) -> None:
+    """What stood behind the # is gone from the address and from the history."""
+    link = served.run(served.app.state.web.authenticator.one_time_link(served.base))
+    page = context.new_page()
+    page.goto(link)
+    seen(page, "() => document.querySelector('main h1')?.textContent === 'Overview'")
+    assert page.url == f"{served.base}/"
+
+
+@pytest.fixture
+def plain(browser: Browser, served: Served) -> Iterator[Page]:
+    """A tab in which no script runs."""
+    context = browser.new_context(base_url=served.base, java_script_enabled=False)
+    yield context.new_page()
+    context.close()
+
+
+def test_everything_works_without_javascript(plain: Page, served: Served, mended: dict[str, bool], admin_key: str) -> None:
+    """Log in, find the job, read the log, answer the question, see that it was done."""
+    mended["mended"] = False
+    job_id = enqueue(served, "july.csv", tags=["plain"])
+    served.work()
+    plain.goto("/dead?tag=plain")
+    plain.fill("#key", admin_key)
+    plain.click("#login button")
+    plain.wait_for_url("**/dead?tag=plain")
+    plain.click(f"#job-{job_id} a")
+    assert "column sku is missing" in plain.locator(".log-plain").inner_text()
+    plain.click(".actions button")
+    assert "Retry 1 job?" in plain.locator("#question").inner_text()
+    plain.click("#question button")
+    plain.wait_for_url(f"**/jobs/{job_id}?done=retried")
+    assert "queued" in plain.locator(".banner").inner_text()
