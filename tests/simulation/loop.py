@@ -102,7 +102,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def spawn(self, lane: Lane, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         context = copy_context()
         context.run(current_lane.set, lane)
-        return self.create_task(work, context=context)
+        task = self.create_task(work, context=context)
+        task.add_done_callback(self._ended, context=context)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """What begins a lane must not end in an exception: nobody else would notice."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.fail(error)
 
     def forget(self, process: Process) -> None:
         self._lanes = [lane for lane in self._lanes if lane.process is not process]

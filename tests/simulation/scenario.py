@@ -27,16 +27,14 @@ FAULTS = ("refused", "refused", "lost", "lost", "lost", "late", "late", "killed 
 
 
 class Seat:
-    """What a process has of Holdfast: a wire to the database."""
+    """What a process has of Holdfast: the program, and a wire of its own to the database."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.settings = tasks.hf.settings
-        self.rate = tasks.hf.rate
         self.door = Door(self)
 
-    def call_sync(self, work: Any) -> Any:
-        raise NotImplementedError
+    def __getattr__(self, part: str) -> Any:
+        return getattr(tasks.hf, part)
 
 
 class Simulation:
@@ -92,7 +90,7 @@ class Simulation:
         lane, seat = self.process(f"worker {self.workers_made}")
         idle = self.rng.choice((0.0, 0.0, 1.0)) if self.on_demand else self.rng.choice((None, None, None, 6.0))
         given = {"concurrency": self.rng.randint(1, 3), "exit_when_idle": idle, "reap": self.rng.random() < 0.7, **options}
-        worker = Worker(seat, seat.settings, tasks.hf.tasks, queues=["default", "side"], **given)
+        worker = Worker(seat, tasks.hf.settings, tasks.hf.tasks, queues=["default", "side"], **given)
         self.workers[lane.process] = worker
         self.books.note(f"{lane.name:9} starts: {given}")
         self.loop.spawn(lane, self._work(lane, worker))
@@ -196,14 +194,16 @@ class Simulation:
                 if what == "cancel":
                     await seat.store.job_cancel(job_id, "somebody")
                 elif what == "retry":
+                    self.relied_on.pop(job_id, None)
                     await seat.store.job_retry_if_ended(job_id, "somebody")
+                    await self._start_if_nobody_is_there(seat, job_id)
                 elif what == "tenant":
                     await seat.store.tenant_set(self.rng.choice(TENANTS), **_limit(self.rng.randint(0, 3)))
                 else:
                     await seat.store.queue_set("side", max_running=self.rng.choice((None, 0, 1, 2)), by=None)
 
     async def _reap(self, seat: Seat) -> None:
-        await Reaper(seat.store, seat.settings, interval=3.0).run()
+        await Reaper(seat.store, tasks.hf.settings, interval=3.0).run()
 
     async def _break(self, seat: Seat) -> None:
         """Kills, freezes, stops and starts workers."""
