@@ -16,6 +16,7 @@ from typing import Any
 from holdfast.database_url import parse_database_url
 from holdfast.errors import ConfigError
 from holdfast.redact import checked_pattern, redact
+from holdfast.sealing import RIGHT, checked_keys
 from holdfast.setting_rules import Rule as _Rule
 from holdfast.setting_rules import also_bare as _also_bare
 from holdfast.setting_rules import count as _count
@@ -56,6 +57,8 @@ _NETWORKS = _Rule(
     "a list of networks (in the environment: separated by commas), for example 10.0.0.0/8",
     words=lambda label, value: _checked_networks(label, value),
 )
+
+_ENCRYPTION = _Rule(("HOLDFAST_ENCRYPTION_KEYS",), RIGHT, words=checked_keys)
 
 
 _ADOPTED = _Rule((), "a list of AdoptedTable(...)", words=lambda label, value: _checked_adopted(label, value))
@@ -174,6 +177,8 @@ class Settings:
 
     adopted: tuple[Any, ...] = _setting((), _ADOPTED)
     """Of `holdfast.adopt.AdoptedTable`: the reaper looks after them, beside those that `holdfast adopt` has stored."""
+    encryption_keys: tuple[bytes, ...] = _setting((), _ENCRYPTION, shown=False)
+    """Seal arguments, results and results of steps in the database: the first one seals, all of them open."""
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
 
     def origin(self, field: str) -> str:
