@@ -22,6 +22,7 @@ LAYERS: list[set[str]] = [
         "portal",
         "redact",
         "roles",
+        "sealing",
         "setting_rules",
         "settings",
         "tracing",
@@ -72,6 +73,7 @@ LAYERS: list[set[str]] = [
 EXTRACTION_SEES = {
     "holdfast",
     "holdfast.errors",
+    "holdfast.sealing",
     "holdfast.extraction",
     "holdfast.pages",
     "holdfast.pipeline",
