@@ -116,6 +116,7 @@ def dev(home: Path, tmp_path: Path) -> Iterator[tuple[Project, Path]]:
         running.wait(PATIENCE)
 
 
+@pytest.mark.timeout(400)  # many short programs, one after the other
 def test_init_and_dev_work_from_the_wheel_and_the_seeded_job_is_mended_by_retry(dev: tuple[Project, Path]) -> None:
     """Without the repository: dev prints its address and serves the dashboard, the job that it enqueued fails, a retry turns it
     green, and another one completes."""
@@ -202,6 +203,7 @@ class Terminal:
             self._running = None
 
 
+@pytest.mark.timeout(400)  # many short programs, one after the other
 def test_the_quickstart_works_as_it_stands(home: Path, tmp_path: Path) -> None:
     """Every block of it, in its order, with the wheel and without the repository."""
     page = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
