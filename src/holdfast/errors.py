@@ -120,6 +120,12 @@ class ResultTooLarge(HoldfastError):
     code = "result_too_large"
 
 
+class SealedUnreadable(HoldfastError):
+    """Arguments or a result were sealed with a key that is not here, or were changed in the database."""
+
+    code = "sealed_unreadable"
+
+
 class LeaseLost(HoldfastError):
     """This run no longer holds its job: nothing it writes is accepted, so it should stop."""
 
