@@ -44,7 +44,9 @@ def test_every_page_is_in_the_navigation_once() -> None:
     named = list(entries(SITE["nav"]))
     there = [page.relative_to(ROOT / "docs").as_posix() for page in PAGES]
     joined = [place for place in site.JOINED.values() if place.endswith(".md")]
-    assert sorted(named) == sorted(there + joined), "mend `nav` in mkdocs.yml"
+    assert sorted({*there, *joined} - {*named}) == [], "put them into `nav` of mkdocs.yml"
+    assert sorted({*named} - {*there, *joined}) == [], "take them out of `nav` of mkdocs.yml"
+    assert len(named) == len(set(named))
 
 
 @pytest.mark.parametrize("page", ALL, ids=lambda page: page.relative_to(ROOT).as_posix())
