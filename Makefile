@@ -61,7 +61,7 @@ bench-peers: setup ## measure the peers and Holdfast in one run (installs them; 
 	@$(PY) -m bench.peers --resume
 
 chaos: setup ## kill, freeze and restart at random for some minutes, then check that nothing is lost or doubled
-	@$(PY) tools/chaos.py
+	@$(PY) -m tools.chaos
 
 fuzz-api: setup ## send a lot of generated requests to every route of the API, as every role, on both databases
 	@HOLDFAST_FUZZ_EXAMPLES=200 HOLDFAST_FUZZ_STORE=sqlite $(PY) -m pytest --quiet tests/web/test_fuzz.py
