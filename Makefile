@@ -63,6 +63,11 @@ bench-peers: setup ## measure the peers and Holdfast in one run (installs them; 
 chaos: setup ## kill, freeze and restart at random for some minutes, then check that nothing is lost or doubled
 	@$(PY) -m tools.chaos
 
+FUZZED := tests/unit/test_fuzz_values.py tests/unit/test_ticks.py tests/unit/extraction/test_advisory_hostile.py \
+	tests/unit/extraction/test_advisory_ranges.py tests/unit/extraction/test_hostile_manifests.py
+fuzz: setup ## the property tests with a hundred times as many examples
+	@HOLDFAST_FUZZ_TIMES=100 $(PY) -m pytest --quiet $(FUZZED)
+
 fuzz-api: setup ## send a lot of generated requests to every route of the API, as every role, on both databases
 	@HOLDFAST_FUZZ_EXAMPLES=200 HOLDFAST_FUZZ_STORE=sqlite $(PY) -m pytest --quiet tests/web/test_fuzz.py
 	@HOLDFAST_FUZZ_EXAMPLES=200 HOLDFAST_FUZZ_STORE=postgres $(PY) -m pytest --quiet tests/web/test_fuzz.py
