@@ -5,7 +5,7 @@ PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser servers demo demo-full test test-fast screenshots conformance cases bench bench-peers chaos fuzz fuzz-api scan lint types fmt ci clean
+.PHONY: help setup browser servers demo demo-full test test-fast screenshots conformance cases bench bench-peers chaos simulate fuzz fuzz-api scan reference docs lint types fmt ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -68,9 +68,20 @@ FUZZED := tests/unit/test_fuzz_values.py tests/unit/test_ticks.py tests/unit/ext
 fuzz: setup ## the property tests with a hundred times as many examples
 	@HOLDFAST_FUZZ_TIMES=100 $(PY) -m pytest --quiet $(FUZZED)
 
+simulate: setup ## seeded schedules on a virtual clock: RUNS=100000 for a campaign, SEED=17 to replay one (STORE=postgres)
+	@$(PY) -m tools.simulate $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(if $(STORE),--store $(STORE))
+
 fuzz-api: setup ## send a lot of generated requests to every route of the API, as every role, on both databases
 	@HOLDFAST_FUZZ_EXAMPLES=200 HOLDFAST_FUZZ_STORE=sqlite $(PY) -m pytest --quiet tests/web/test_fuzz.py
 	@HOLDFAST_FUZZ_EXAMPLES=200 HOLDFAST_FUZZ_STORE=postgres $(PY) -m pytest --quiet tests/web/test_fuzz.py
+
+reference: setup ## write the pages of docs/reference that come out of the code
+	@$(PY) -m tools.reference
+
+docs: setup ## build the documentation into build/site; a broken link is an error
+	@$(PY) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[docs]'
+	@$(PY) -m mkdocs build --strict --quiet --site-dir build/site
+	@echo "build/site/index.html"
 
 scan: setup ## our own extraction over this repository; what it finds must be on tools/scan-allowed.toml
 	@$(PY) -m tools.scan

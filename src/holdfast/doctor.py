@@ -31,6 +31,7 @@ UNSERVED_SECONDS = 60.0
 NOTIFY_SECONDS = 2.0
 PAGE = 200
 PAGES_MAX = 10
+PROVIDER_SECONDS = 20.0
 COUNT_MAX = 100_000
 OTHER_VARIABLES = {"HOLDFAST_APP", "HOLDFAST_MACHINE_ID"}
 """Read elsewhere than in the settings."""
@@ -56,6 +57,8 @@ async def examine(hf: Holdfast) -> list[Check]:
     if hf.store.name == "postgres":
         checks += await examine_postgres(hf)
     checks += [await _workers(hf, now), await _unserved(hf), await _leases(hf, now)]
+    if hf.machines.configured:
+        checks.append(await _machines(hf))
     checks += [await _schedules(hf), await _retention(hf, now), await _sizes(hf), *await _encryption(hf)]
     return checks
 
@@ -136,6 +139,8 @@ async def _listening(hf: Holdfast) -> Check:
 async def _workers(hf: Holdfast, now: datetime) -> Check:
     limit = now - timedelta(seconds=SEEN_SECONDS)
     seen = [row for row in await hf.workers() if row.last_seen_at and row.last_seen_at > limit]
+    if not seen and hf.machines.configured:
+        return Check("workers", "ok", "none now; machines bring them when there is work")
     if not seen:
         return Check("workers", "warning", "none seen in the last minute", "start one with `holdfast worker`")
     slots = sum(row.concurrency for row in seen)
@@ -150,6 +155,19 @@ async def _unserved(hf: Holdfast) -> Check:
     names = ", ".join(f"{count} of {task} in queue {queue}" for queue, task, count in found)
     advice = "start a worker for that queue whose app has that task, or give the task its old name as an alias"
     return Check("unserved jobs", "error", f"no live worker knows: {names}", advice)
+
+
+async def _machines(hf: Holdfast) -> Check:
+    """The provider is asked for its list, and nothing else."""
+    name = hf.settings.machine_provider
+    try:
+        async with asyncio.timeout(PROVIDER_SECONDS):
+            found = await hf.machines.list()
+    except (HoldfastError, TimeoutError) as error:
+        advice = "check its token and settings; until then jobs wait for workers that are started by hand"
+        return Check("machines", "error", f"{name}: {error or 'no answer'}", advice)
+    up = sum(machine.up_seconds is not None for machine in found)
+    return Check("machines", "ok", f"{name}: {len(found)} known, {up} up, at most {hf.settings.machine_max}")
 
 
 async def _leases(hf: Holdfast, now: datetime) -> Check:

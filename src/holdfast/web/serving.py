@@ -89,11 +89,12 @@ async def serve_for_development(hf: Holdfast, port: int | None, say: Callable[[s
 
 
 async def _serve_beside_reaper(hf: Holdfast, app: Server, listening: socket.socket, say: Callable[[str], None]) -> None:
-    reaper, scheduler = Reaper(hf.store, hf.settings), Scheduler(hf)
+    reaper, scheduler = Reaper(hf.store, hf.settings, start_machines=hf.machines.recover), Scheduler(hf)
     reaping = asyncio.create_task(reaper.run(), name="holdfast reaper")
     keeping = asyncio.create_task(scheduler.run_listening(), name="holdfast scheduler")
     try:
-        await _serve(hf, app, listening, say)
+        async with hf.machines.running():
+            await _serve(hf, app, listening, say)
     finally:
         reaper.stop()
         scheduler.stop()
