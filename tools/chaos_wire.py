@@ -78,8 +78,7 @@ class Wire:
     async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         folder = parse_qs(self._target.query).get("host", [""])[0]
         if folder.startswith("/"):
-            path = next(Path(folder).glob(".s.PGSQL.*[0-9]"), Path(folder, "gone"))
-            return await asyncio.open_unix_connection(str(path))
+            return await asyncio.open_unix_connection(_socket_in(folder))
         return await asyncio.open_connection(self._target.hostname, self._target.port)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -91,3 +90,8 @@ class Wire:
                     await writer.drain()
         with suppress(OSError):
             writer.close()
+
+
+def _socket_in(folder: str) -> str:
+    """Where PostgreSQL listens; a name that is not there while it is down."""
+    return str(next(Path(folder).glob(".s.PGSQL.*[0-9]"), Path(folder, "gone")))
