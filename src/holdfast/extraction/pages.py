@@ -18,6 +18,7 @@ from holdfast.pages import Nav, Page, Pages
 
 PER_PAGE = 50
 RUNS_SHOWN = 5
+HINTS_MAX = 20
 NAME_CHARS_MAX = 200
 NUMBER_DIGITS_MAX = 9
 SEVERITIES = ("critical", "high", "medium", "low", "info", "unknown")
@@ -163,7 +164,11 @@ async def list_projects(page: Page) -> Any:
 async def show(page: Page) -> Any:
     summary = await _summary(page)
     runs = [_shown(run, summary.repository) for run in await _runs(page, summary.repository, None, RUNS_SHOWN)]
-    return _render(page, "project", summary, "", runs=runs, severities=SEVERITIES, changes=CHANGES)
+    gaps = {kind: summary.not_scanned[kind] for kind in TITLES if kind in summary.not_scanned}
+    said = runs[0].gaps if runs and not runs[0].row.error_code else []
+    hints = [one for one in said if one not in gaps.values()][:HINTS_MAX]
+    given = {"severities": SEVERITIES, "changes": CHANGES, "gaps": gaps, "hints": hints}
+    return _render(page, "project", summary, "", runs=runs, **given)
 
 
 @pages.get("/extraction/rows", "read_projects")
