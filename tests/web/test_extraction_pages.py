@@ -172,11 +172,11 @@ TABLE_PATHS = [call.split(" ")[1] for call in TABLE if call.startswith("POST")]
 
 
 async def test_the_service_role_chooses_an_organization(shown: Shown) -> None:
-    """All are listed; each link keeps the choice."""
-    await shown.hf.tenants.set("acme", plan="pro")
+    """Those with repositories are listed, also where nobody has made them known; each link keeps the choice."""
+    assert "Which organization?" in (await shown.get("service", "/extraction")).text
+    await shown.extract({"dependencies": components("a")})
     for path in ("/extraction", "/integrations"):
         assert f'href="{path}?tenant=acme"' in (await shown.get("service", path)).text
-    await shown.extract({"dependencies": components("a")})
     text = (await shown.get("service", "/extraction?tenant=acme")).text
     assert 'href="/extraction/project?tenant=acme&amp;id=shop"' in text
 

@@ -189,6 +189,12 @@ class Extraction:
             rows = await Statements(self.hf, tx)("repository_list", tenant, cursor, checked_limit(limit))
         return [await repositories.up_to_date(self.hf, Repository(**row)) for row in rows]
 
+    async def organizations(self, *, cursor: str | None = None, limit: int = 50) -> dict[str, int]:
+        """For the service role: those that have repositories, by name, with how many; `cursor` is the last one seen."""
+        async with self.hf.transaction() as tx:
+            rows = await Statements(self.hf, tx)("repository_tenants", cursor, checked_limit(limit))
+        return {row["tenant"]: row["count"] for row in rows}
+
     async def results(self, tenant: str, project: str) -> Results:
         """The newest of each kind, with the difference to the run before."""
         repository = await self.get(tenant, project)

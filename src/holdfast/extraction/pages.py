@@ -67,10 +67,10 @@ def application(page: Page) -> Any:
 
 async def choose(page: Page) -> Any:
     """For the service role, which has to say which organization is meant."""
-    found = await page.hf.tenants.list(after=page.query.get("after"), limit=PER_PAGE + 1)
-    shown = found[:PER_PAGE]
-    after = shown[-1].id if len(found) > PER_PAGE else None
-    return page.render("choose.html", rows=[(tenant, None) for tenant in shown], after=after)
+    after = page.query.get("after")
+    found = await application(page).organizations(cursor=None if after is None else project_named(after), limit=PER_PAGE + 1)
+    shown = list(found.items())[:PER_PAGE]
+    return page.render("extraction/choose.html", shown=shown, after=shown[-1][0] if len(found) > PER_PAGE else None)
 
 
 def project_named(asked: str) -> str:
