@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast import codec, prune
 from holdfast import reap as rescue
+from holdfast.adopt.rescue import reap_adopted
+from holdfast.adopt.work import AdoptedWork
 from holdfast.batch import Batches
 from holdfast.claim import check_queues
 from holdfast.clock import DatabaseClock
@@ -26,13 +29,16 @@ from holdfast.limits.budget import Budgets
 from holdfast.limits.idempotency import Idempotency
 from holdfast.limits.rate import Rates
 from holdfast.limits.spending import Spending
+from holdfast.machines.protocol import Provider
 from holdfast.outbox import Outbox
 from holdfast.people.keys import Keys
 from holdfast.people.members import Members
 from holdfast.people.projects import Projects
 from holdfast.portal import Portal
+from holdfast.processes.machines import Machines
 from holdfast.processes.scheduler import Scheduler
-from holdfast.processes.worker import Worker, WorkerEnd
+from holdfast.processes.worker import Worker
+from holdfast.processes.worker_end import WorkerEnd
 from holdfast.redact import add_pattern
 from holdfast.schedule import Schedules
 from holdfast.settings import Settings, load_settings
@@ -58,7 +64,7 @@ class Holdfast(SyncTwins):
         for pattern in self.settings.redact:
             add_pattern(pattern)
         self.clock = clock or DatabaseClock()
-        self.store: Store = _open_store(self.settings, self.clock)
+        self.store: Store = open_store(self.settings, self.clock)
         self.tasks: dict[str, Task[..., Any]] = {}
         """By name, and by every alias."""
         self.extensions: dict[str, Extension] = {}
@@ -84,6 +90,7 @@ class Holdfast(SyncTwins):
         self.keys = Keys(self)
         self.members = Members(self)
         self.projects = Projects(self)
+        self.machines = Machines(self, _open_provider)
         self.webhooks = Webhooks(self)
         self.outbox = Outbox(self)
         self.inbound = Inbound(self)
@@ -147,6 +154,7 @@ class Holdfast(SyncTwins):
         """Workers of this object are stopped first, with their grace period."""
         for worker in list(self._workers):
             await worker.stop_and_wait()
+        await self.machines.aclose()
         await self._hubs.close_here()
         await self.store.close()
         if self._portal.started:
@@ -160,6 +168,7 @@ class Holdfast(SyncTwins):
         if self._portal.started:
             for worker in list(self._workers):
                 self._portal.call(worker.stop_and_wait())
+            self._portal.call(self.machines.aclose())
             self._portal.call(self._hubs.close_here())
             self._portal.call(self.store.close())
             self._portal.close()
@@ -182,13 +191,16 @@ class Holdfast(SyncTwins):
 
     async def enqueue_jobs(self, jobs: Sequence[JobSpec[Any]], tx: Any) -> list[Job[Any]]:
         self.check_jobs(jobs)
-        return await self._door.enqueue(jobs, tx)
+        accepted = await self._door.enqueue(jobs, tx)
+        if tx is None and self.machines.configured:
+            self.machines.ask()
+        return accepted
 
     def enqueue_jobs_sync(self, jobs: Sequence[JobSpec[Any]], tx: Any) -> list[Job[Any]]:
         self.check_jobs(jobs)
         if tx is not None:
             return self._door.enqueue_in_callers_thread(jobs, tx)
-        return self.call_sync(self._door.enqueue(jobs, None))
+        return self.call_sync(self.enqueue_jobs(jobs, None))
 
     def check_jobs(self, jobs: Sequence[JobSpec[Any]]) -> None:
         for job in jobs:
@@ -208,6 +220,7 @@ class Holdfast(SyncTwins):
         reap: bool = True,
         schedule: bool = True,
         on_stuck: Callable[[], None] | None = None,
+        max_lifetime: float | None = None,
     ) -> Worker:
         if not isinstance(concurrency, int) or not 1 <= concurrency <= 10_000:
             raise InvalidOption(f"concurrency must be a whole number from 1 to 10000, not {concurrency!r}")
@@ -229,6 +242,7 @@ class Holdfast(SyncTwins):
             exit_when_idle=exit_when_idle,
             reap=reap,
             on_stuck=on_stuck,
+            max_lifetime=self.settings.max_lifetime if max_lifetime is None else max_lifetime,
             scheduler=Scheduler(self) if schedule else None,
             announce=(lambda: announce_ended(self)) if announces else None,
         )
@@ -254,10 +268,19 @@ class Holdfast(SyncTwins):
             self._workers.discard(worker)
 
     async def reap(self) -> rescue.ReapReport:
-        """One recovery pass: jobs whose worker died or hangs are queued again, or given up."""
-        report = await rescue.reap(self.store, self.settings)
+        """One recovery pass: jobs whose worker died or hangs are queued again, or given up; and machines are started for jobs
+        that nobody serves."""
+        report = await rescue.reap(self.store, self.settings, self.machines.recover)
+        report.adopted = await reap_adopted(self.store, self.settings)
         await self.store.order_heal()
         return report
+
+    def adopted(self, table: str) -> AdoptedWork:
+        """For workers of a table of one's own: `claim`, `heartbeat`, `finish`, `fail`."""
+        for one in self.settings.adopted:
+            if one.table == table:
+                return AdoptedWork(self, one)
+        return AdoptedWork(self, table)
 
     async def prune(self) -> dict[str, int]:
         """Delete what is older than its retention."""
@@ -289,7 +312,17 @@ class Holdfast(SyncTwins):
         return self.call_sync(self.reap())
 
 
-def _open_store(settings: Settings, clock: DatabaseClock) -> Store:
+def _open_provider(settings: Settings) -> Provider:
+    """Each provider is a module with `from_settings`, imported only where it is chosen."""
+    try:
+        module = importlib.import_module(f"holdfast.machines.{settings.machine_provider}")
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"The machine provider {settings.machine_provider} cannot be used here: {error}.") from error
+    provider: Provider = module.from_settings(settings)
+    return provider
+
+
+def open_store(settings: Settings, clock: DatabaseClock) -> Store:
     """The driver is imported only for the database in use: a worker's start should not pay for the other."""
     database = parse_database_url(settings.database_url)
     if database.path is not None:

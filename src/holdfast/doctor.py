@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import difflib
+import importlib.util
 import os
 import platform
 import re
 import time
 from datetime import UTC, datetime, timedelta
 
+from holdfast import sealing
 from holdfast.app import Holdfast
 from holdfast.database_url import parse_database_url
 from holdfast.doctor_check import Check
@@ -29,6 +31,7 @@ UNSERVED_SECONDS = 60.0
 NOTIFY_SECONDS = 2.0
 PAGE = 200
 PAGES_MAX = 10
+PROVIDER_SECONDS = 20.0
 COUNT_MAX = 100_000
 OTHER_VARIABLES = {"HOLDFAST_APP", "HOLDFAST_MACHINE_ID"}
 """Read elsewhere than in the settings."""
@@ -54,7 +57,9 @@ async def examine(hf: Holdfast) -> list[Check]:
     if hf.store.name == "postgres":
         checks += await examine_postgres(hf)
     checks += [await _workers(hf, now), await _unserved(hf), await _leases(hf, now)]
-    checks += [await _schedules(hf), await _retention(hf, now), await _sizes(hf)]
+    if hf.machines.configured:
+        checks.append(await _machines(hf))
+    checks += [await _schedules(hf), await _retention(hf, now), await _sizes(hf), *await _encryption(hf)]
     return checks
 
 
@@ -134,6 +139,8 @@ async def _listening(hf: Holdfast) -> Check:
 async def _workers(hf: Holdfast, now: datetime) -> Check:
     limit = now - timedelta(seconds=SEEN_SECONDS)
     seen = [row for row in await hf.workers() if row.last_seen_at and row.last_seen_at > limit]
+    if not seen and hf.machines.configured:
+        return Check("workers", "ok", "none now; machines bring them when there is work")
     if not seen:
         return Check("workers", "warning", "none seen in the last minute", "start one with `holdfast worker`")
     slots = sum(row.concurrency for row in seen)
@@ -148,6 +155,19 @@ async def _unserved(hf: Holdfast) -> Check:
     names = ", ".join(f"{count} of {task} in queue {queue}" for queue, task, count in found)
     advice = "start a worker for that queue whose app has that task, or give the task its old name as an alias"
     return Check("unserved jobs", "error", f"no live worker knows: {names}", advice)
+
+
+async def _machines(hf: Holdfast) -> Check:
+    """The provider is asked for its list, and nothing else."""
+    name = hf.settings.machine_provider
+    try:
+        async with asyncio.timeout(PROVIDER_SECONDS):
+            found = await hf.machines.list()
+    except (HoldfastError, TimeoutError) as error:
+        advice = "check its token and settings; until then jobs wait for workers that are started by hand"
+        return Check("machines", "error", f"{name}: {error or 'no answer'}", advice)
+    up = sum(machine.up_seconds is not None for machine in found)
+    return Check("machines", "ok", f"{name}: {len(found)} known, {up} up, at most {hf.settings.machine_max}")
 
 
 async def _leases(hf: Holdfast, now: datetime) -> Check:
@@ -195,6 +215,22 @@ async def _retention(hf: Holdfast, now: datetime) -> Check:
     if known.next_at < now - timedelta(days=1) and known.last_at is not None:
         return Check("retention", "warning", f"nobody deletes what is old: it {last}", "run a worker, or `holdfast reaper`")
     return Check("retention", "ok", last)
+
+
+async def _encryption(hf: Holdfast) -> list[Check]:
+    """Of the newest jobs: whether what is sealed could be opened here. Nothing where nobody seals."""
+    keys, jobs = hf.settings.encryption_keys, await hf.jobs(limit=PAGE)
+    sealed = [text for job in jobs for text in map(sealing.sealed_text, (job.args, job.output)) if text is not None]
+    closed = [text for text in sealed if not (keys and sealing.vault_of(keys).knows(text))]
+    if closed:
+        names = ", ".join(sorted({text.partition(":")[0][:8] for text in closed}))
+        told = f"{len(closed)} of {len(sealed)} sealed values cannot be opened here; they need the key {names}"
+        return [Check("encryption", "error", told, "add it behind the others in HOLDFAST_ENCRYPTION_KEYS")]
+    if not keys:
+        return []
+    if importlib.util.find_spec("cryptography") is None:
+        return [Check("encryption", "error", "the package cryptography is missing", "pip install 'holdfast[encryption]'")]
+    return [Check("encryption", "ok", f"{len(keys)} keys, the first one seals")]
 
 
 async def _sizes(hf: Holdfast) -> Check:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from holdfast import reading
+from holdfast import reading, sealing
 from holdfast.clock import DatabaseClock
 from holdfast.errors import InvalidOption
 from holdfast.follow import Hubs, batches
@@ -16,7 +16,7 @@ from holdfast.job import Event, Job, LogLine, Run
 from holdfast.settings import Settings
 from holdfast.stats import Stats, stats_of
 from holdfast.store.protocol import Store, WorkerRow
-from holdfast.why import Why, why_job, why_tenant
+from holdfast.why import Machines, Why, why_job, why_tenant
 
 LIST_MAX = 200
 
@@ -85,7 +85,11 @@ class Looking:
 
     async def why(self, job_id: str) -> Why:
         """What holds this job, in one sentence."""
-        return await why_job(self.store, reading.known_form(job_id), self.clock.now())
+        settings = self.settings
+        machines = None
+        if settings.machine_provider != "none":
+            machines = Machines(settings.machine_provider, settings.machine_boot + settings.reaper_interval)
+        return await why_job(self.store, reading.known_form(job_id), self.clock.now(), machines)
 
     async def why_tenant(self, tenant: str) -> Why:
         """What holds this tenant's jobs, in one sentence."""
@@ -108,7 +112,8 @@ class Looking:
 
     async def wait_for_result(self, job_id: str, *, timeout: float | None = None) -> Any:
         """What the task returned; raises JobFailed, JobCancelled or ResultTimeout."""
-        return await reading.wait_for_result(self.store, job_id, timeout)
+        value = await reading.wait_for_result(self.store, job_id, timeout)
+        return sealing.open_value(self.settings.encryption_keys, value, f"{job_id}:result")
 
     def _ours(self, job: Job[Any]) -> Job[Any]:
         job._app = self

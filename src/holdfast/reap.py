@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 
 from holdfast.errors import StorageError
 from holdfast.job import State
 from holdfast.settings import Settings
+from holdfast.stats import orphans_of
 from holdfast.store.protocol import Backoff, Reaped, Store, Tally
 from holdfast.tally import ALL_QUEUES, MILLISECONDS, Histogram, merged, stage_label
 
@@ -26,13 +29,19 @@ class ReapReport(msgspec.Struct):
     failed: list[str] = []
     cancelled: list[str] = []
     jobs: list[Reaped] = []
+    orphaned_jobs_found: int = 0
+    """Waiting for a minute or more, and known to no live worker."""
+    machines_started: int = 0
+    adopted: list[Any] = []
+    """`holdfast.adopt.Rescued`: rows of adopted tables."""
 
     def __bool__(self) -> bool:
-        return bool(self.jobs)
+        return bool(self.jobs or self.machines_started)
 
 
-async def reap(store: Store, settings: Settings) -> ReapReport:
-    """One pass. Any number may run at once: each job is handled once, and a second pass finds nothing."""
+async def reap(store: Store, settings: Settings, start_machines: Callable[[], Awaitable[int]] | None = None) -> ReapReport:
+    """One pass, with `start_machines` also for jobs that nobody serves. Any number may run at once: each job is handled once,
+    and a second pass finds nothing."""
     report = ReapReport()
     started = time.monotonic()
     backoff = Backoff(settings.backoff_base, settings.backoff_max)
@@ -44,11 +53,15 @@ async def reap(store: Store, settings: Settings) -> ReapReport:
     by_state = {State.QUEUED: report.requeued, State.FAILED: report.failed, State.CANCELLED: report.cancelled}
     for job in report.jobs:
         by_state[job.state].append(job.id)
+    if start_machines is not None:
+        report.orphaned_jobs_found = sum((await orphans_of(store)).values())
+        report.machines_started = await start_machines()
     if report:
         log.warning(
-            "[RECOVERY] Requeued %d stuck jobs, failed %d exhausted jobs, started 0 machines for orphaned jobs",
+            "[RECOVERY] Requeued %d stuck jobs, failed %d exhausted jobs, started %d machines for orphaned jobs",
             len(report.requeued),
             len(report.failed),
+            report.machines_started,
         )
     await _tally(store, report, (time.monotonic() - started) * 1000)
     return report

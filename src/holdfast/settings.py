@@ -8,96 +8,27 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast.database_url import parse_database_url
 from holdfast.errors import ConfigError
 from holdfast.redact import checked_pattern, redact
+from holdfast.sealing import RIGHT, checked_keys
+from holdfast.setting_rules import Rule as _Rule
+from holdfast.setting_rules import also_bare as _also_bare
+from holdfast.setting_rules import count as _count
+from holdfast.setting_rules import days as _days
+from holdfast.setting_rules import one_of as _one_of
+from holdfast.setting_rules import seconds as _seconds
+from holdfast.setting_rules import setting as _setting
+from holdfast.setting_rules import switch as _switch
+from holdfast.setting_rules import text as _text
 
-_TEN_YEARS_SEC = 10 * 366 * 86_400.0
 _STAGE_FACTOR = re.compile(r"HOLDFAST_([A-Z0-9_]+)_SLA_FACTOR")
 _OLDER_STAGE_FACTORS = {"CLIP_SLA_FACTOR": "clip", "ASR_SLA_FACTOR": "asr", "BURNIN_SLA_FACTOR": "burnin"}
-
-
-class _Rule(NamedTuple):
-    """What a value must be, and which environment variables hold it, strongest first."""
-
-    env: tuple[str, ...]
-    right: str
-    """The end of the sentence *it must be …*."""
-    least: float = 0.0
-    most: float = _TEN_YEARS_SEC
-    whole: bool = False
-    above_least: bool = False
-    optional: bool = False
-    env_scale: float = 1.0
-    words: Callable[[str, Any], Any] | None = None
-    """For what is no number: checks a value under its label."""
-
-
-def _also_bare(*names: str) -> tuple[str, ...]:
-    """For settings that had a name before Holdfast: the old name is honoured where none with the prefix is set."""
-    return tuple(f"HOLDFAST_{name}" for name in names) + names
-
-
-def _setting(default: object, rule: _Rule, *, shown: bool = True) -> Any:
-    return dataclasses.field(default=default, metadata={"rule": rule}, repr=shown)
-
-
-def _seconds(default: float | None, *env: str, zero: bool = False, milliseconds_in_env: bool = False) -> Any:
-    right = f"a number of seconds {'of 0 or more' if zero else 'above 0'}, for example {default or 60:g}"
-    if milliseconds_in_env:
-        right += " (in the environment: milliseconds)"
-    scale = 0.001 if milliseconds_in_env else 1.0
-    return _setting(default, _Rule(env, right, above_least=not zero, optional=default is None, env_scale=scale))
-
-
-def _days(default: float, env: str) -> Any:
-    return _setting(default, _Rule((env,), f"a number of days of 0 or more, for example {default:g}", most=36_600.0))
-
-
-def _count(default: int, *env: str) -> Any:
-    return _setting(
-        default, _Rule(env, f"a whole number of 1 or more, for example {default}", least=1, most=2**31 - 1, whole=True)
-    )
-
-
-def _text(*env: str, right: str, chars_min: int = 1, secret: bool = False, pattern: str = ".+") -> Any:
-    """A text that need not be given. The value of a secret is in no message and no repr."""
-
-    def check(label: str, value: Any) -> str:
-        if isinstance(value, str) and len(value) >= chars_min and re.fullmatch(pattern, value, re.DOTALL):
-            return value
-        shown = "" if secret else f" is {redact(repr(value))[:80]}:"
-        raise ConfigError(f"{label}{shown} must be {right}.")
-
-    return _setting(None, _Rule(env, right, optional=True, words=check), shown=not secret)
-
-
-def _one_of(default: str, env: str, *words: str) -> Any:
-    right = " or ".join(words)
-
-    def check(label: str, value: Any) -> str:
-        if value not in words:
-            raise ConfigError(f"{label} is {redact(repr(value))[:80]}: it must be {right}.")
-        return str(value)
-
-    return _setting(default, _Rule((env,), right, words=check))
-
-
-def _switch(env: str) -> Any:
-    right = "true or false"
-
-    def check(label: str, value: Any) -> bool:
-        given = {"true": True, "1": True, "false": False, "0": False}.get(value.lower()) if isinstance(value, str) else value
-        if not isinstance(given, bool):
-            raise ConfigError(f"{label} is {redact(repr(value))[:80]}: it must be {right}.")
-        return given
-
-    return _setting(False, _Rule((env,), right, words=check))
 
 
 _CLAIM = "the place of a claim that only the issuer can set, for example app_metadata.organization"
@@ -107,6 +38,8 @@ _FACTOR = _Rule(("HOLDFAST_SLA_FACTOR",), "a number above 0, for example 6", mos
 _API_RATE = _Rule(
     ("HOLDFAST_API_RATE",), "a whole number of requests a minute, 0 for no limit, for example 1200", most=2**31 - 1, whole=True
 )
+_POOL = _Rule(("HOLDFAST_MACHINE_POOL",), "a whole number of 0 or more, for example 1", most=10_000, whole=True)
+_RATE = _Rule(("HOLDFAST_MACHINE_RATE",), "money per second, 0 or more, for example 0.0002153", most=1_000_000.0)
 _DATABASE = _Rule(_also_bare("DATABASE_URL"), "a database URL", words=lambda label, value: _checked_url(label, value))
 _LISTEN = _Rule(
     ("HOLDFAST_LISTEN_URL",),
@@ -124,6 +57,11 @@ _NETWORKS = _Rule(
     "a list of networks (in the environment: separated by commas), for example 10.0.0.0/8",
     words=lambda label, value: _checked_networks(label, value),
 )
+
+_ENCRYPTION = _Rule(("HOLDFAST_ENCRYPTION_KEYS",), RIGHT, words=checked_keys)
+
+
+_ADOPTED = _Rule((), "a list of AdoptedTable(...)", words=lambda label, value: _checked_adopted(label, value))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -217,6 +155,30 @@ class Settings:
         "HOLDFAST_ENCRYPTION_KEY", right="a secret of 32 characters or more", chars_min=32, secret=True
     )
     """Seals the secrets of webhooks in the database."""
+    max_lifetime: float | None = _seconds(None, "HOLDFAST_MAX_LIFETIME_SEC")
+    """How long a worker process lives at the most; it drains in time."""
+    machine_provider: str = _one_of("none", "HOLDFAST_MACHINE_PROVIDER", "none", "local", "fly", "kubernetes")
+    """Who starts machines for work that nobody serves, and below: how many, and when."""
+    machine_pool: int = _setting(1, _POOL)
+    machine_max: int = _count(5, "HOLDFAST_MACHINE_MAX", *_also_bare("FLY_MAX_BURST_MACHINES"))
+    """Machines at a time, pool and burst together."""
+    machine_concurrency: int = _count(10, "HOLDFAST_MACHINE_CONCURRENCY")
+    machine_idle: float = _seconds(60.0, "HOLDFAST_MACHINE_IDLE_SEC", zero=True)
+    machine_lifetime: float = _seconds(14_400.0, "HOLDFAST_MACHINE_LIFETIME_SEC")
+    machine_boot: float = _seconds(60.0, "HOLDFAST_MACHINE_BOOT_SEC")
+    machine_wait: float = _seconds(5.0, "HOLDFAST_MACHINE_WAIT_SEC", zero=True)
+    machine_rate: float = _setting(0.000_215_3, _RATE)
+    """Money for one second of one machine; Fly's performance-8x with 64 GB, in dollars."""
+    machine_app: str | None = _text("HOLDFAST_APP", right="where local machines find the tasks, for example tasks:hf")
+    machine_folder: str | None = _text("HOLDFAST_MACHINE_FOLDER", right="a folder for what local machines are known by")
+    machine_image: str | None = _text("HOLDFAST_MACHINE_IMAGE", right="the image that machines run")
+    fly_api_token: str | None = _text(*_also_bare("FLY_API_TOKEN"), right="a deploy token of the Fly app", secret=True)
+    fly_app: str | None = _text("HOLDFAST_FLY_APP", *_also_bare("FLY_EXTRACTION_APP"), right="the name of a Fly app")
+
+    adopted: tuple[Any, ...] = _setting((), _ADOPTED)
+    """Of `holdfast.adopt.AdoptedTable`: the reaper looks after them, beside those that `holdfast adopt` has stored."""
+    encryption_keys: tuple[bytes, ...] = _setting((), _ENCRYPTION, shown=False)
+    """Seal arguments, results and results of steps in the database: the first one seals, all of them open."""
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
 
     def origin(self, field: str) -> str:
@@ -333,6 +295,12 @@ def _checked_networks(label: str, value: Any) -> tuple[IPv4Network | IPv6Network
         return tuple(ip_network(one) for one in given)
     except (TypeError, ValueError):
         raise ConfigError(_wrong(label, value, _NETWORKS)) from None
+
+
+def _checked_adopted(label: str, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple) or not all(hasattr(one, "on_requeued") for one in value):
+        raise ConfigError(f"{label} must be {_ADOPTED.right}, in code; the command `holdfast adopt` needs no setting.")
+    return tuple(value)
 
 
 def _wrong(label: str, value: object, rule: _Rule) -> str:

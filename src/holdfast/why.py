@@ -24,7 +24,14 @@ class Why(msgspec.Struct):
     details: dict[str, Any] = {}
 
 
-async def why_job(store: Store, job_id: str, now: datetime | None = None) -> Why:
+class Machines(msgspec.Struct):
+    """Where machines are started on demand: by whom, and how long one may take to come."""
+
+    provider: str
+    boot: float
+
+
+async def why_job(store: Store, job_id: str, now: datetime | None = None, machines: Machines | None = None) -> Why:
     """The first thing that holds it, in the order in which they would have to go away."""
     job = await store.job_get(job_id)
     now = now or datetime.now(UTC)
@@ -36,7 +43,7 @@ async def why_job(store: Store, job_id: str, now: datetime | None = None) -> Why
         await _behind_another(store, job)
         or await _queue_holds(store, job)
         or await _tenant_holds(store, job)
-        or await _no_worker(store, job, now)
+        or await _no_worker(store, job, now, machines)
         or Why("claimable", "Nothing holds it: it starts as soon as a worker asks for work.")
     )
 
@@ -133,9 +140,11 @@ async def _tenant_at_limit_or_paused(store: Store, tenant: Tenant, waiting: int 
     )
 
 
-async def _no_worker(store: Store, job: Job[Any], now: datetime) -> Why | None:
+async def _no_worker(store: Store, job: Job[Any], now: datetime, machines: Machines | None) -> Why | None:
     alive = [w for w in await store.worker_list() if _alive(w, now)]
     able = [w for w in alive if job.queue in w.queues and job.task in w.tasks]
+    if not able and machines is not None:
+        return await _no_machine(store, job, machines)
     if not able:
         others = f"; the {len(alive)} live workers serve other queues or tasks" if alive else "; no worker is alive"
         return Why(
@@ -146,6 +155,25 @@ async def _no_worker(store: Store, job: Job[Any], now: datetime) -> Why | None:
         sentence = f"All {slots} slots of the {len(able)} workers that could run it are busy."
         return Why("workers_busy", sentence, {"workers": len(able), "slots": slots})
     return None
+
+
+async def _no_machine(store: Store, job: Job[Any], machines: Machines) -> Why:
+    """In words that name nobody else's job: machines serve all tenants."""
+    turn = await store.shared("machine_turn_look")
+    problem = (turn[0]["problem"] or "" if turn else "").removeprefix("machine.")
+    if problem not in _PROBLEMS and await store.shared("machine_there", machines.provider, machines.boot):
+        return Why("machine_starting", f"No worker serves queue {job.queue} yet; a machine is on its way.", {})
+    reason = _PROBLEMS.get(problem, "one is asked for at the next recovery pass")
+    sentence = f"No machine is there or starting to serve queue {job.queue}: {reason}."
+    return Why("no_machine", sentence, {"provider": machines.provider, "problem": problem or None})
+
+
+_PROBLEMS = {
+    "at_maximum": "as many are up as there may be, and serve other work",
+    "denied": "the machine provider refuses our token, which somebody has to mend",
+    "quota": "the account of the machine provider may have no more machines",
+    "start_failed": "the machine provider did not start one, and is asked again at the next recovery pass",
+}
 
 
 def _alive(worker: WorkerRow, now: datetime) -> bool:

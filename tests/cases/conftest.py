@@ -9,6 +9,9 @@ from types import ModuleType
 
 import pytest
 
+from holdfast.clock import ManualClock
+from tests.cases.fleet import Fleet, make_fleet
+
 
 @pytest.fixture
 async def isolated(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ModuleType]:
@@ -20,3 +23,17 @@ async def isolated(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncI
     yield module
     await module.hf.aclose()
     sys.modules.pop(name, None)
+
+
+@pytest.fixture
+async def fleet(sqlite_url: str, clock: ManualClock) -> AsyncIterator[Fleet]:
+    """Machines, for what is decided in Python."""
+    async for made in make_fleet(sqlite_url, clock):
+        yield made
+
+
+@pytest.fixture
+async def fleet_on_both(database_url: str, clock: ManualClock) -> AsyncIterator[Fleet]:
+    """The same for what statements decide, or several processes."""
+    async for made in make_fleet(database_url, clock):
+        yield made

@@ -10,7 +10,8 @@ from typing import Any
 
 from holdfast import Holdfast, Job, State
 from holdfast.job import LogLine
-from holdfast.processes.worker import Worker, WorkerEnd
+from holdfast.processes.worker import Worker
+from holdfast.processes.worker_end import WorkerEnd
 from tests.support.waiting import until
 
 PATIENCE_SECONDS = 40

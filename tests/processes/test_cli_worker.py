@@ -12,7 +12,7 @@ import pytest
 from holdfast import Holdfast, State
 from holdfast.job import Job
 from holdfast.store.protocol import WorkerRow
-from tests.support.processes import ROOT, Process, Processes
+from tests.support.processes import ROOT, Process, Processes, runs
 from tests.support.waiting import until
 
 APP = """
@@ -259,19 +259,21 @@ async def test_an_unmigrated_database_ends_a_worker_with_5(tmp_path: Path, proce
 
 
 async def test_dev_does_everything_and_keeps_it_running(tmp_path: Path, processes: Processes) -> None:
-    """It migrates, starts a crashed worker again, and Ctrl+C ends it with 0."""
+    """It migrates, starts a worker when there is work and another when that crashed; Ctrl+C ends it with 0, and them."""
     scene = Scene(tmp_path, f"sqlite:///{tmp_path}/new.db", processes)
-    dev = scene.start("dev")
-    await dev.printed("Worker ")
+    quick = {"HOLDFAST_MACHINE_WAIT_SEC": "0.1", "HOLDFAST_POLL_IDLE_SEC": "1", "HOLDFAST_MACHINE_FOLDER": f"{tmp_path}/m"}
+    dev = scene.start("dev", **quick)
+    await dev.printed("Machines: local", timeout=20)
     await dev.printed("Reaper: ")
     await dev.printed("Serving http://127.0.0.1:", timeout=20)
+    assert await (await scene.enqueue("quick")).result(timeout=30) == "done"
     (row,) = await scene.workers(1)
     os.kill(row.pid, signal.SIGKILL)
-    job = await scene.enqueue("quick")
-    assert await job.result(timeout=20) == "done"
+    assert await (await scene.enqueue("quick")).result(timeout=30) == "done"
     dev.signal_group(signal.SIGINT)
     assert await dev.exited() == 0
     assert dev.output.endswith("Stopped.\n")
+    assert not any(runs(row.pid) for row in await scene.hf.workers())
     await scene.hf.aclose()
 
 

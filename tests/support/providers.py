@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.machines.cluster import Cluster
@@ -15,6 +17,7 @@ from tests.support import fake_fly, fake_kubernetes
 from tests.support.fake_fly import FakeFly
 from tests.support.fake_http import MovedTime
 from tests.support.fake_kubernetes import FakeKubernetes
+from tests.support.local_machines import end, sleeping_machines
 
 FLY = FlyOptions(
     app=fake_fly.APP, image="registry.fly.io/scans:v1", regions=("iad", "ewr"), env={"HOLDFAST_EXIT_WHEN_IDLE_SEC": "60"}
@@ -83,4 +86,15 @@ async def _kubernetes() -> AsyncIterator[Stage]:
         yield Stage(made.provider, made.fake.finish)
 
 
-STAGES: dict[str, Callable[[], AbstractAsyncContextManager[Stage]]] = {"fly": _fly, "kubernetes": _kubernetes}
+@asynccontextmanager
+async def _local() -> AsyncIterator[Stage]:
+    with tempfile.TemporaryDirectory() as folder:
+        async with sleeping_machines(Path(folder)) as provider:
+            yield Stage(provider, lambda name: end(Path(folder), name))
+
+
+STAGES: dict[str, Callable[[], AbstractAsyncContextManager[Stage]]] = {
+    "local": _local,
+    "fly": _fly,
+    "kubernetes": _kubernetes,
+}

@@ -123,6 +123,19 @@ async def test_pauses_and_limits_are_changed_and_written_down(scene: Scene) -> N
     assert all(event in page for *_, event in steps)
 
 
+async def test_a_schedule_is_run_now_paused_and_resumed(scene: Scene) -> None:
+    """By an admin of its organization; the page tells when next, and what became of the last."""
+    await scene.hf.schedules.set("nightly", scene.hf.task_named("add"), "0 3 * * *", tenant="acme", args={"a": 1})
+    form = {"schedule": "nightly"}
+    for verb, place in (("run", "/jobs/"), ("pause", "/schedules?done=paused"), ("resume", "/schedules?done=resumed")):
+        path = f"/schedules/{verb}"
+        done = await confirm(scene, "acme admin", path, await scene.call("acme admin", "POST", path, data=form))
+        assert done.headers["location"].startswith(place)
+    await scene.work()
+    page = said(await scene.get("acme viewer", "/schedules"))
+    assert "nightly" in page and "0 3 * * *" in page and "completed" in page and "Run now" not in page
+
+
 async def test_budgets_and_breakers_are_set(scene: Scene) -> None:
     """By the service role, asked first, and shown to those who may see them."""
     for path, form in (

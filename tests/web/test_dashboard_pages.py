@@ -49,6 +49,10 @@ TABLE: dict[str, Row] = {
     "POST /queues/pause": Row(_from("service"), None, {"queue": "default"}),
     "POST /queues/resume": Row(_from("service"), None, {"queue": "default"}),
     "POST /queues/limit": Row(_from("service"), None, {"queue": "default", "limit": "3"}),
+    "GET /schedules": Row(READ, ABSENT),
+    "POST /schedules/pause": Row(_from("admin"), _absent_from("admin"), {"schedule": "nightly", "of": "{tenant}"}),
+    "POST /schedules/resume": Row(_from("admin"), _absent_from("admin"), {"schedule": "nightly", "of": "{tenant}"}),
+    "POST /schedules/run": Row(_from("admin"), _absent_from("admin"), {"schedule": "nightly", "of": "{tenant}"}),
     "GET /workers": Row(_from("service")),
     "GET /tenants": Row(_from("service")),
     "GET /events": Row(_from("admin"), (403, 403, 404, 404, 200)),
@@ -79,6 +83,7 @@ TABLE: dict[str, Row] = {
 class Things(NamedTuple):
     job: str
     key: str
+    tenant: str
 
 
 async def _set_up(scene: Scene, tenant: str) -> Things:
@@ -88,8 +93,9 @@ async def _set_up(scene: Scene, tenant: str) -> Things:
     await hf.members.add(tenant, "ben", "viewer")
     await hf.projects.create(tenant, "web")
     made = await hf.keys.create(tenant=tenant, role="viewer")
+    await hf.schedules.set("nightly", hf.task_named("add"), "0 3 * * *", tenant=tenant, args={"a": 1})
     job = await hf.enqueue("add", {"a": 1}, tenant=tenant, project="web")
-    return Things(job.id, made.key.id)
+    return Things(job.id, made.key.id, tenant)
 
 
 def test_every_page_is_in_the_table() -> None:
@@ -101,7 +107,10 @@ async def _ask(scene: Scene, who: str, call: str, tenant: str | None, things: Th
     method, path = call.split(" ")
     path = path.replace("{job_id}", things.job)
     query = {"tenant": tenant, **({"id": "web"} if path == "/projects/show" else {}), **({"q": "x"} if path == "/jump" else {})}
-    form = {name: value.format(job=things.job, key=things.key, no=no) for name, value in (TABLE[call].form or {}).items()}
+    form = {
+        name: value.format(job=things.job, key=things.key, tenant=things.tenant, no=no)
+        for name, value in (TABLE[call].form or {}).items()
+    }
     asked = {name: value for name, value in query.items() if value}
     return await scene.call(who, method, path, params=asked, **({"data": form} if method == "POST" else {}))
 

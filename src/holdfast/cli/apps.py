@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
 import sys
@@ -77,6 +78,7 @@ def load_app(name: str, database: str | None) -> Holdfast:
         raise AppUnusable(f"{name} is not a Holdfast object; {_hint(module_name, module)}")
     if database and found.settings.database_url != database:
         raise ConfigError(f"{name} names its database in code, so --database cannot change it; write Holdfast() there.")
+    found.settings = dataclasses.replace(found.settings, machine_app=name)  # for local machines, which import it again
     return found
 
 

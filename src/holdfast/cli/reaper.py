@@ -30,15 +30,20 @@ def reaper(call: Call, once: bool, interval: float | None) -> None:
 
 async def _once(call: Call, hf: Holdfast) -> None:
     try:
-        report, pruned = await Reaper(hf.store, hf.settings).one_pass()
+        report, pruned = await Reaper(hf.store, hf.settings, start_machines=hf.machines.recover).one_pass()
     finally:
         await hf.aclose()
     counts = {
         "requeued": len(report.requeued),
         "failed": len(report.failed),
         "cancelled": len(report.cancelled),
+        "orphaned_jobs_found": report.orphaned_jobs_found,
+        "machines_started": report.machines_started,
         "pruned": pruned,
     }
+    if report.adopted:
+        requeued = sum(one.requeued for one in report.adopted)
+        counts |= {"adopted_requeued": requeued, "adopted_failed": len(report.adopted) - requeued}
     if call.as_json:
         print_json(counts)
     else:
@@ -47,7 +52,7 @@ async def _once(call: Call, hf: Holdfast) -> None:
 
 async def reap_until_stopped(hf: Holdfast, interval: float | None = None, *, supervised: bool = False) -> None:
     """Signals end it after the pass under way. A supervisor passes Ctrl+C on as SIGTERM, so that it counts once."""
-    process, scheduler = Reaper(hf.store, hf.settings, interval), Scheduler(hf)
+    process, scheduler = Reaper(hf.store, hf.settings, interval, hf.machines.recover), Scheduler(hf)
 
     def stop() -> None:
         process.stop()
@@ -59,6 +64,7 @@ async def reap_until_stopped(hf: Holdfast, interval: float | None = None, *, sup
     seconds = interval or hf.settings.reaper_interval
     say(f"Reaper: database {parse_database_url(hf.settings.database_url).safe}, every {seconds:g} s")
     try:
-        await asyncio.gather(process.run(), scheduler.run_listening())
+        async with hf.machines.running():
+            await asyncio.gather(process.run(), scheduler.run_listening())
     finally:
         await hf.aclose()

@@ -17,6 +17,9 @@ from holdfast.processes.supervisor import Child, Supervisor
 @click.option("--concurrency", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Jobs at a time.")
 @click.option("--processes", type=click.IntRange(1, 256), default=1, show_default=True)
 @click.option("--exit-when-idle", type=click.FloatRange(0), metavar="SECONDS", help="End when there was no job for this long.")
+@click.option(
+    "--max-lifetime", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="End after this long, draining in time."
+)
 @click.option("--no-reap", is_flag=True, help="Leave recovery to others.")
 @click.option("--no-schedule", is_flag=True, help="Leave schedules and the ends of batches to others.")
 @click.option("--grace", type=click.FloatRange(0), metavar="SECONDS", help="How long running jobs may take after SIGTERM.")
@@ -27,6 +30,7 @@ def worker(
     concurrency: int,
     processes: int,
     exit_when_idle: float | None,
+    max_lifetime: float | None,
     no_reap: bool,
     no_schedule: bool,
     grace: float | None,
@@ -36,6 +40,7 @@ def worker(
         queues=_wanted_queues(queues),
         concurrency=concurrency,
         exit_when_idle=exit_when_idle,
+        max_lifetime=max_lifetime,
         reap=not no_reap,
         schedule=not no_schedule,
         grace=grace,

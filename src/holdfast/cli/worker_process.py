@@ -21,7 +21,8 @@ from holdfast.cli.process_log import log_to_stderr
 from holdfast.database_url import parse_database_url
 from holdfast.processes.heart import LOOP_BLOCKED_SECONDS
 from holdfast.processes.supervisor import START_ME_AGAIN
-from holdfast.processes.worker import Worker, WorkerEnd
+from holdfast.processes.worker import Worker
+from holdfast.processes.worker_end import WorkerEnd
 
 HARD_END_SECONDS = 5.0
 """What nobody can stop, a thread or a task that swallows its cancellation, must not keep a process from ending."""
@@ -34,6 +35,7 @@ class Wish:
     queues: list[str] | dict[str, int] | None = None
     concurrency: int = 10
     exit_when_idle: float | None = None
+    max_lifetime: float | None = None
     reap: bool = True
     schedule: bool = True
     grace: float | None = None
@@ -75,6 +77,7 @@ class WorkerProcess:
             queues=wish.queues,
             concurrency=wish.concurrency,
             exit_when_idle=idle,
+            max_lifetime=wish.max_lifetime,
             reap=wish.reap,
             schedule=wish.schedule,
             on_stuck=self._stuck,

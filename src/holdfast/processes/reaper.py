@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections.abc import Awaitable, Callable
 
+from holdfast.adopt.rescue import reap_adopted
 from holdfast.errors import StorageError
 from holdfast.prune import prune, prune_if_due
 from holdfast.reap import ReapReport, reap
@@ -19,8 +21,17 @@ PRUNE_EVERY_PASSES = 10
 
 
 class Reaper:
-    def __init__(self, store: Store, settings: Settings, interval: float | None = None) -> None:
+    """`start_machines` asks for machines for jobs that nobody serves, and says how many came."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        interval: float | None = None,
+        start_machines: Callable[[], Awaitable[int]] | None = None,
+    ) -> None:
         self._store = store
+        self._start_machines = start_machines
         self._settings = settings
         self._interval = interval or settings.reaper_interval
         self._stopping = asyncio.Event()
@@ -48,7 +59,8 @@ class Reaper:
     async def one_pass(self, *, prunes: bool = True, shared: bool = False) -> tuple[ReapReport, int]:
         """What was rescued, and how many old rows were deleted: of a reaper's passes only every tenth looks for those, and
         where the work is `shared` only if nobody else has done it lately."""
-        report = await reap(self._store, self._settings)
+        report = await reap(self._store, self._settings, self._start_machines)
+        report.adopted = await reap_adopted(self._store, self._settings)
         gone: dict[str, int] | None = None
         if prunes:
             await self._store.order_heal()

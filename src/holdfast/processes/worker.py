@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from holdfast.claim import QueueOrder
 from holdfast.context import Platform
 from holdfast.errors import StorageError, StorageUnavailable
@@ -24,10 +22,12 @@ from holdfast.processes.announcer import Announce, Announcer
 from holdfast.processes.claimer import Claimer
 from holdfast.processes.heart import Heart
 from holdfast.processes.isolated import run_isolated
+from holdfast.processes.on_machine import OnMachine
 from holdfast.processes.reaper import Reaper
 from holdfast.processes.scheduler import Scheduler
 from holdfast.processes.slots import Slots
 from holdfast.processes.threads import TaskThreads
+from holdfast.processes.worker_end import WorkerEnd
 from holdfast.run import Attempt, Interrupt, run_attempt
 from holdfast.runlog.capture import watch_logging
 from holdfast.runlog.logs import RunLogs
@@ -46,16 +46,6 @@ LET_GO_SECONDS = 5.0
 """How long a run that is told to stop may take before the worker leaves without it."""
 
 
-class WorkerEnd(msgspec.Struct):
-    """How a worker ended."""
-
-    reason: str
-    """`stopped`, `idle`, `database_away` or `stuck` (a task hangs in this process: start a new one)."""
-    jobs: int
-    threads_left: int = 0
-    """Threads and coroutines whose task did not end; nothing can stop them but the end of the process."""
-
-
 class Worker:
     def __init__(
         self,
@@ -67,8 +57,8 @@ class Worker:
         concurrency: int,
         exit_when_idle: float | None = None,
         reap: bool = True,
-        machine_id: str | None = None,
         on_stuck: Callable[[], None] | None = None,
+        max_lifetime: float | None = None,
         scheduler: Scheduler | None = None,
         announce: Announce | None = None,
     ) -> None:
@@ -79,19 +69,19 @@ class Worker:
         self.running: dict[str, Attempt] = {}
         self.loop: asyncio.AbstractEventLoop
         self.run_logs: RunLogs
-        self._tasks = tasks
-        self._task_names = sorted(tasks)
+        self._tasks, self._task_names = tasks, sorted(tasks)
         order = QueueOrder(queues)
         self._queues = order.names
         self._concurrency = concurrency
         self._reap = reap
-        self._machine_id = machine_id or os.environ.get("FLY_MACHINE_ID") or os.environ.get("HOLDFAST_MACHINE_ID")
+        self._machine_id = os.environ.get("FLY_MACHINE_ID") or os.environ.get("HOLDFAST_MACHINE_ID")
         self._on_stuck = on_stuck
+        self._max_lifetime = max_lifetime
+        self._on_machine = OnMachine(self.store) if self._machine_id else None
         self._scheduler = scheduler
         self._announcer = Announcer(announce, self._announced) if announce else None
         self._stop_reason: str | None = None
-        self._draining = False
-        self._in_a_hurry = False
+        self._draining = self._in_a_hurry = False
         self._done_jobs = 0
         self._tallies = Tallies()
         self._threads = TaskThreads(concurrency)
@@ -140,7 +130,7 @@ class Worker:
             self._heart.stop()
             await unlisten()
             await self._heart.stopped()
-            await self._tallies.send(self.store)
+            await self._send_tallies()
             await self.run_logs.stop()
             with contextlib.suppress(StorageError):
                 await self.store.worker_remove(self.id)
@@ -150,6 +140,8 @@ class Worker:
 
     async def _live(self) -> None:
         self._heart.start()
+        if self._max_lifetime is not None:  # what runs then has the grace period before the time is over
+            self.loop.call_later(max(0.0, self._max_lifetime - self.settings.grace), self.stop, "lifetime")
         await self._register()
         await self._claimer.run()
         await self._wind_down()
@@ -236,7 +228,7 @@ class Worker:
         self.running[claimed.run_id] = attempt
         if claimed.lease_seconds < SHORT_LEASE_SECONDS:
             self._heart.beat_soon()
-        outcome = await run_attempt(attempt)
+        outcome = await (run_attempt(attempt) if self._on_machine is None else self._on_machine.run(attempt))
         attempt.slot = None
         if attempt.interrupted is not None and attempt.in_thread:
             self._threads.leave_one_behind()
@@ -284,7 +276,12 @@ class Worker:
     async def _send_tallies_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(self.settings.heartbeat)
-            await self._tallies.send(self.store)
+            await self._send_tallies()
+
+    async def _send_tallies(self) -> None:
+        await self._tallies.send(self.store)
+        if self._on_machine is not None:
+            await self._on_machine.send()
 
     async def call_in_thread(self, fn: Callable[[], Any]) -> Any:
         return await self._threads.call(fn)

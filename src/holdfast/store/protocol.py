@@ -7,7 +7,7 @@ Every method may raise `StorageUnavailable`; then nothing was written, or the ca
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from enum import StrEnum
@@ -20,6 +20,8 @@ from holdfast.job import Event, Hold, Job, LogLine, Run, State, status_of
 TENANT_MARK = "\x1f"
 HOPS = 64
 """How many tenants one claim looks at."""
+DEMAND_HOPS_MAX = 1000
+"""How many tenants a look at the demand goes to."""
 NO_CURSORS: Mapping[str, str | None] = {}
 
 
@@ -178,6 +180,22 @@ class QueueLoad(msgspec.Struct, kw_only=True):
     """Running for longer than expected (5 minutes where nothing is)."""
     oldest_wait_seconds: float | None = None
     """Of those that were counted as waiting."""
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """Jobs of one task, tenant and queue that could run now if there were somebody to run them. Field order = column order."""
+
+    queue: str
+    tenant: str
+    """Empty for jobs without one."""
+    task: str
+    waiting: int
+    """Of those with the same ordering key only one counts, for no more than one of them can run."""
+    oldest_seconds: float
+    oldest_id: str
+    room: int | None = None
+    """How many more jobs this tenant may run, whatever their task. None: no limit."""
+    queue_room: int | None = None
 
 
 class Tally(msgspec.Struct):
@@ -407,6 +425,12 @@ class Store(Protocol):
     async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
         """Apply an extension's (number, name, sql) that are not applied yet, in order, each once."""
 
+    def schema_scripts(
+        self, applied: Mapping[str, Collection[int]], extensions: Mapping[str, Sequence[tuple[int, str, str]]]
+    ) -> list[str]:
+        """What the two above would run where these numbers of `core` and of extensions are applied: SQL without parameters for
+        the caller's own connection, in order and in one transaction."""
+
     async def table_list(self) -> list[Table]:
         """Every table of Holdfast and its extensions, by name."""
 
@@ -537,6 +561,10 @@ class Store(Protocol):
 
     async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
         """(queue, task, how many) waiting longer than this and known to no live worker."""
+
+    async def job_demand(self, *, enough: int, cap: int) -> list[Demand]:
+        """What waits for a worker, scheduled jobs that have fallen due included. Counts no more than `cap` jobs of a tenant in
+        a queue, and goes to no more tenants once it has found `enough` that may run."""
 
     async def run_list(self, job_id: str, *, tenant: str | None = None) -> list[Run]:
         """Every run, newest first, the current one included. Raises JobNotFound."""

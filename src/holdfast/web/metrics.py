@@ -46,6 +46,7 @@ GAUGES = {
     "holdfast_budget_used_up": ("Tenants whose budget is used up.", ("kind",)),
     "holdfast_workers": ("Live workers: working or draining.", ("state",)),
     "holdfast_worker_slots": ("Jobs that the live workers can run at once.", ()),
+    "holdfast_machines": ("Machines as the provider last listed them.", ("kind", "state")),
     "holdfast_worker_slots_used": ("Jobs that the live workers run, as they last said.", ()),
 }
 COUNTERS = {
@@ -60,6 +61,11 @@ COUNTERS = {
     "holdfast_reaper_failures_total": ("reaper_failed", "Jobs that the reaper gave up.", ("queue", "stage")),
     "holdfast_reaper_cancels_total": ("reaper_cancelled", "Jobs that the reaper cancelled.", ("queue", "stage")),
 }
+MACHINE_COUNTERS = {
+    "holdfast_machine_starts_total": ("machine_starts", "Machines that were started, by kind.", ("kind",)),
+    "holdfast_machine_failures_total": ("machine_failures", "Machines that could not be started, by reason.", ("reason",)),
+    "holdfast_machine_seconds_total": ("machine_seconds", "How long machines were up; the rate makes it money.", ("kind",)),
+}
 DISTRIBUTIONS = {
     "holdfast_wait_seconds": ("wait", "From when a job could have run until its claim.", ("queue",)),
     "holdfast_run_seconds": ("run", "How long a run took.", ("queue",)),
@@ -71,7 +77,7 @@ OWN = {
     "holdfast_http_request_seconds": ("How long an answer took to begin.", ("route",)),
 }
 """Of the process that is scraped; everything else is the same whichever server is asked."""
-NAMES = frozenset([*GAUGES, *COUNTERS, *DISTRIBUTIONS, *OWN])
+NAMES = frozenset([*GAUGES, *COUNTERS, *MACHINE_COUNTERS, *DISTRIBUTIONS, *OWN])
 
 router = APIRouter(tags=["health"])
 
@@ -87,9 +93,10 @@ class Reading:
         queues: list[Queue],
         breakers: list[BreakerState],
         budgets: list[dict[str, Any]],
+        machines: dict[tuple[str, ...], int],
     ) -> None:
         self.stats, self.totals, self.workers, self.queues = stats, totals, workers, queues
-        self.breakers, self.budgets = breakers, budgets
+        self.breakers, self.budgets, self.machines = breakers, budgets, machines
 
     def families(self) -> Iterator[Metric]:
         yield from self._gauges()
@@ -101,6 +108,12 @@ class Reading:
             counter = CounterMetricFamily(name, text, labels=labels)
             for values, n in counts.items():
                 counter.add_metric(values[: len(labels)], n)
+            yield counter
+        for name, (tally, text, labels) in MACHINE_COUNTERS.items():
+            counter = CounterMetricFamily(name, text, labels=labels)
+            for one in self.totals:
+                if one.name == tally:
+                    counter.add_metric([one.label], one.n)
             yield counter
         for name, (tally, text, labels) in DISTRIBUTIONS.items():
             yield self._distribution(name, tally, text, labels)
@@ -124,6 +137,7 @@ class Reading:
         yield _gauge("holdfast_budget_used_up", [((row["kind"],), row["used_up"]) for row in self.budgets])
         draining = sum(worker.draining for worker in self.workers)
         yield _gauge("holdfast_workers", [(("working",), len(self.workers) - draining), (("draining",), draining)])
+        yield _gauge("holdfast_machines", list(self.machines.items()))
         yield _gauge("holdfast_worker_slots", [((), sum(worker.concurrency for worker in self.workers))])
         yield _gauge("holdfast_worker_slots_used", [((), sum(worker.running for worker in self.workers))])
 
@@ -183,9 +197,19 @@ class Metrics:
                     await store.queue_list(),
                     await self._hf.breakers.list(),
                     await store.shared("budget_totals"),
+                    await self._machines(),
                 )
         except (StorageError, TimeoutError):
             return None
+
+    async def _machines(self) -> dict[tuple[str, ...], int]:
+        """By kind and state; an orchestrator has asked the provider, which is not asked from here."""
+        found: dict[tuple[str, ...], int] = {}
+        if self._hf.machines.configured:
+            for row in await self._hf.store.shared("machine_list", self._hf.settings.machine_provider):
+                key = (row["kind"], row["state"])
+                found[key] = found.get(key, 0) + 1
+        return found
 
     async def _live_workers(self) -> list[WorkerRow]:
         now = self._hf.clock.now() or datetime.now(UTC)

@@ -41,6 +41,7 @@ STATUSES: dict[type[Exception], int] = {
     errors.IdempotencyInProgress: 409,
     errors.InvalidJob: 422,
     errors.StorageUnavailable: 502,
+    errors.MachinesUnavailable: 502,
     errors.BreakerOpen: 503,
     errors.SignerUnavailable: 503,
     errors.NotMigrated: 503,
@@ -58,6 +59,7 @@ _FRAMEWORK_DETAILS = {
 
 _HIDDEN = {
     "storage_unavailable": "The database cannot be reached, and nothing was written; try again later.",
+    "machines_unavailable": "The provider of machines did not do it; whoever runs this server finds the reason in its log.",
     "breaker_open": "A service that this needs has failed too often; try again later.",
     "signer_unavailable": "Tokens cannot be checked right now; try again later, or use an API key.",
 }

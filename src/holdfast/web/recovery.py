@@ -16,7 +16,6 @@ from pydantic import BaseModel, Field
 from holdfast.errors import Unauthenticated
 from holdfast.processes.reaper import Reaper
 from holdfast.settings import Settings
-from holdfast.stats import orphans_of
 from holdfast.web.problems import answers
 from holdfast.web.routing import HoldfastDep, web_of, with_patience
 
@@ -47,11 +46,15 @@ async def recover(
     await with_patience(
         web_of(request), request, lambda: _require_key_or_signature(request, hf.settings, x_internal_api_key, upstash_signature)
     )
-    report, _pruned = await Reaper(hf.store, hf.settings).one_pass()
-    orphaned = sum((await orphans_of(hf.store)).values())
+    report, _pruned = await Reaper(hf.store, hf.settings, start_machines=hf.machines.recover).one_pass()
     if not report:  # else the pass itself has said so
         log.info("[RECOVERY] Requeued 0 stuck jobs, failed 0 exhausted jobs, started 0 machines for orphaned jobs")
-    return Recovered(requeued=len(report.requeued), failed=len(report.failed), orphaned_jobs_found=orphaned, machines_started=0)
+    return Recovered(
+        requeued=len(report.requeued),
+        failed=len(report.failed),
+        orphaned_jobs_found=report.orphaned_jobs_found,
+        machines_started=report.machines_started,
+    )
 
 
 async def _require_key_or_signature(request: Request, settings: Settings, key: str | None, signature: str | None) -> None:

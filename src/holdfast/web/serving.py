@@ -14,6 +14,7 @@ from holdfast.app import Holdfast
 from holdfast.errors import ConfigError
 from holdfast.processes.reaper import Reaper
 from holdfast.processes.scheduler import Scheduler
+from holdfast.web.patience import Impatient
 from holdfast.web.server import Server
 
 LOOPBACK = "127.0.0.1"
@@ -88,11 +89,12 @@ async def serve_for_development(hf: Holdfast, port: int | None, say: Callable[[s
 
 
 async def _serve_beside_reaper(hf: Holdfast, app: Server, listening: socket.socket, say: Callable[[str], None]) -> None:
-    reaper, scheduler = Reaper(hf.store, hf.settings), Scheduler(hf)
+    reaper, scheduler = Reaper(hf.store, hf.settings, start_machines=hf.machines.recover), Scheduler(hf)
     reaping = asyncio.create_task(reaper.run(), name="holdfast reaper")
     keeping = asyncio.create_task(scheduler.run_listening(), name="holdfast scheduler")
     try:
-        await _serve(hf, app, listening, say)
+        async with hf.machines.running():
+            await _serve(hf, app, listening, say)
     finally:
         reaper.stop()
         scheduler.stop()
@@ -105,6 +107,7 @@ async def _serve(
     address = _address(listening)
     config = uvicorn.Config(
         app,
+        http=Impatient,
         log_config=None,
         access_log=False,
         server_header=False,

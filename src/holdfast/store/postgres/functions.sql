@@ -836,3 +836,77 @@ BEGIN
     RETURN QUERY SELECT 'failed', count(*) FROM (SELECT 1 FROM holdfast.jobs k WHERE k.state = 'failed' LIMIT p_cap) AS j;
     RETURN QUERY SELECT 'cancelled', count(*) FROM (SELECT 1 FROM holdfast.jobs k WHERE k.state = 'cancelled' LIMIT p_cap) AS j;
 END $$;
+
+-- What waits for a worker, for whoever wakes machines: tenant by tenant, until p_enough jobs are found that limits let run, or
+-- p_hops tenants were looked at. Looks at p_cap jobs of each and takes no lock: a machine too many is harmless.
+CREATE OR REPLACE FUNCTION holdfast.job_demand_v1(p_enough integer, p_cap integer, p_hops integer, p_now timestamptz)
+RETURNS TABLE (queue text, tenant text, task text, waiting bigint, oldest double precision, oldest_id uuid, room integer, queue_room integer)
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_now        timestamptz := coalesce(p_now, clock_timestamp());
+    v_queue      text;
+    v_lane       text;
+    v_found      integer := 0;
+    v_hops       integer := 0;
+    v_lanes      text[];
+    v_queue_room integer;
+    v_room       integer;
+    v_waiting    integer;
+BEGIN
+    SELECT j.queue INTO v_queue FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL ORDER BY j.queue LIMIT 1;
+    WHILE v_queue IS NOT NULL AND v_found < p_enough AND v_hops < p_hops LOOP
+        v_queue_room := holdfast.demand_queue_room(v_queue);
+        v_lane := NULL;
+        -- A few lanes at a time: as a rule the first ones are enough.
+        WHILE v_queue_room IS DISTINCT FROM 0 AND v_found < p_enough AND v_hops < p_hops LOOP
+            v_lanes := holdfast.lanes_after(v_queue, v_lane, least(64, p_hops - v_hops), NULL);
+            EXIT WHEN v_lanes = '{}';
+            FOREACH v_lane IN ARRAY v_lanes LOOP
+                EXIT WHEN v_found >= p_enough;
+                v_hops := v_hops + 1;
+                v_room := holdfast.demand_tenant_room(v_lane);
+                CONTINUE WHEN v_room = 0;
+                v_waiting := 0;
+                FOR queue, tenant, task, waiting, oldest, oldest_id, room, queue_room IN
+                    SELECT v_queue, v_lane, w.task, count(*) FILTER (WHERE w.order_key IS NULL) + count(DISTINCT w.order_key),
+                           extract(epoch FROM v_now - min(w.run_at))::double precision, (array_agg(w.id ORDER BY w.run_at))[1], v_room, v_queue_room
+                      FROM (SELECT j.id, j.task, j.order_key, j.run_at FROM holdfast.jobs j
+                             WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue = v_queue AND coalesce(j.tenant, '') = v_lane
+                             ORDER BY j.queue, coalesce(j.tenant, ''), (~j.priority), j.run_at, j.seq LIMIT p_cap) AS w GROUP BY w.task
+                LOOP
+                    v_waiting := v_waiting + waiting;
+                    RETURN NEXT;
+                END LOOP;
+                v_found := v_found + least(v_waiting, coalesce(v_room, v_waiting), coalesce(v_queue_room, v_waiting));
+            END LOOP;
+        END LOOP;
+        SELECT min(j.queue) INTO v_queue FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue > v_queue;
+    END LOOP;
+    -- Fallen due while nobody was there to lift their hold.
+    RETURN QUERY
+    SELECT d.queue, d.lane, d.task, d.n, d.oldest, d.id, holdfast.demand_tenant_room(d.lane), holdfast.demand_queue_room(d.queue)
+      FROM (SELECT w.queue, w.lane, w.task, count(*) FILTER (WHERE w.order_key IS NULL) + count(DISTINCT w.order_key) AS n,
+                   extract(epoch FROM v_now - min(w.run_at))::double precision AS oldest, (array_agg(w.id ORDER BY w.run_at))[1] AS id
+              FROM (SELECT j.id, j.queue, coalesce(j.tenant, '') AS lane, j.task, j.order_key, j.run_at FROM holdfast.jobs j
+                     WHERE j.state = 'queued' AND j.hold = 'time' AND j.run_at <= v_now ORDER BY j.run_at LIMIT p_cap) AS w
+             GROUP BY w.queue, w.lane, w.task) AS d;
+END $$;
+
+CREATE OR REPLACE FUNCTION holdfast.demand_queue_room(p_queue text) RETURNS integer LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN q.paused_at IS NOT NULL THEN 0
+                WHEN q.max_running IS NOT NULL THEN greatest(0, q.max_running - (SELECT count(*) FROM (
+                    SELECT 1 FROM holdfast.jobs j WHERE j.state = 'running' AND j.locked_by IS NOT NULL AND j.queue = p_queue
+                     LIMIT q.max_running) AS running))::integer END
+      FROM holdfast.queues q WHERE q.name = p_queue
+$$;
+
+CREATE OR REPLACE FUNCTION holdfast.demand_tenant_room(p_lane text) RETURNS integer LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN p_lane = '' THEN NULL WHEN t.paused_at IS NOT NULL THEN 0
+                ELSE greatest(0, coalesce(t.max_running, p.max_running) - (SELECT count(*) FROM (
+                    SELECT 1 FROM holdfast.jobs j WHERE j.state = 'running' AND j.locked_by IS NOT NULL AND coalesce(j.tenant, '') = p_lane
+                     LIMIT coalesce(t.max_running, p.max_running)) AS running))::integer END
+      FROM (SELECT 1) AS one
+      LEFT JOIN holdfast.tenants t ON t.id = p_lane
+      LEFT JOIN holdfast.plans p ON p.name = coalesce(t.plan, 'free')
+$$;

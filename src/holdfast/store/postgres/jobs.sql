@@ -111,3 +111,6 @@ SELECT waiting.queue, waiting.task, count(*)
                     WHERE w.last_seen_at > coalesce($3, clock_timestamp()) - interval '60 seconds' AND NOT w.draining
                       AND waiting.queue = ANY (w.queues) AND waiting.task = ANY (w.tasks))
  GROUP BY 1, 2 ORDER BY 3 DESC LIMIT $2
+
+-- name: job_demand
+SELECT queue, tenant, task, waiting, oldest, oldest_id::text, room, queue_room FROM holdfast.job_demand_v1($1, $2, $3, $4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -27,6 +27,7 @@ from holdfast.store.postgres.stats import StatsVerbs
 from holdfast.store.postgres.tenants import STATEMENTS as _SQL
 from holdfast.store.postgres.tenants import TenantVerbs
 from holdfast.store.protocol import (
+    DEMAND_HOPS_MAX,
     HOPS,
     NO_CURSORS,
     Backoff,
@@ -34,6 +35,7 @@ from holdfast.store.protocol import (
     CallerStatement,
     Claim,
     Completion,
+    Demand,
     Departure,
     Held,
     Inserted,
@@ -97,6 +99,11 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
 
     async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
         return await migrate.migrate_extension(self._connections, name, migrations)
+
+    def schema_scripts(
+        self, applied: Mapping[str, Collection[int]], extensions: Mapping[str, Sequence[tuple[int, str, str]]]
+    ) -> list[str]:
+        return migrate.scripts(applied, extensions)
 
     async def table_list(self) -> list[Table]:
         return tables_of(await self._fetch("table_list"))
@@ -306,6 +313,9 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
 
     async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
         return [(row[0], row[1], row[2]) for row in await self._fetch("job_unserved", older_than, limit, self._clock.now())]
+
+    async def job_demand(self, *, enough: int, cap: int) -> list[Demand]:
+        return [Demand(*row) for row in await self._fetch("job_demand", enough, cap, DEMAND_HOPS_MAX, self._clock.now())]
 
     async def run_list(self, job_id: str, *, tenant: str | None = None) -> list[Run]:
         job = await self.job_get(job_id, tenant=tenant)

@@ -265,3 +265,20 @@ WHERE job.id IN (SELECT value FROM json_each(:ids))
 
 -- name: job_delete
 DELETE FROM holdfast_jobs WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: demand_lane
+-- The id is that of the oldest: beside min() a bare column is of the row that has it.
+SELECT :queue AS queue, :lane AS tenant, task, count(*) FILTER (WHERE order_key IS NULL) + count(DISTINCT order_key) AS waiting,
+    :now - min(run_at) AS oldest, id
+FROM (SELECT id, task, order_key, run_at FROM holdfast_jobs
+      WHERE state = 'queued' AND hold IS NULL AND queue = :queue AND coalesce(tenant, '') = :lane
+      ORDER BY priority DESC, run_at, seq LIMIT :cap)
+GROUP BY task;
+
+-- name: demand_due
+-- Fallen due while nobody was there to lift their hold.
+SELECT queue, lane AS tenant, task, count(*) FILTER (WHERE order_key IS NULL) + count(DISTINCT order_key) AS waiting,
+    :now - min(run_at) AS oldest, id
+FROM (SELECT id, queue, coalesce(tenant, '') AS lane, task, order_key, run_at FROM holdfast_jobs
+      WHERE state = 'queued' AND hold = 'time' AND run_at <= :now ORDER BY run_at LIMIT :cap)
+GROUP BY queue, lane, task;

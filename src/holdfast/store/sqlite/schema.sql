@@ -15,6 +15,7 @@
 --   budgets      what a tenant or plan may spend in a month; budget_months: what was spent; budget_runs: by which run
 --   breakers     outside services by name, and whether jobs that need them wait
 --   members      who is what in which tenant; projects: parts of a tenant's work, by name
+--   machines     those that a provider runs for us; machine_turn: whose turn it is to decide; machine_usage: what they cost by month
 --   schedules    what happens by the clock; batches: jobs that belong together, and what is done when all have ended
 --   keys         what calls the HTTP API, by the hash of its secret; sessions: browsers that showed one, and login links
 --
@@ -431,3 +432,38 @@ CREATE TABLE holdfast_webhooks (
     created_by         TEXT
 ) WITHOUT ROWID;
 CREATE INDEX holdfast_webhooks_tenant ON holdfast_webhooks (tenant, id);
+
+CREATE TABLE holdfast_machines (
+    name          TEXT    NOT NULL PRIMARY KEY,
+    provider      TEXT    NOT NULL,
+    id            TEXT,  -- the provider's own; null until its answer came
+    kind          TEXT    NOT NULL CHECK (kind IN ('pool', 'burst')),
+    state         TEXT    NOT NULL,
+    region        TEXT,
+    asked_at      REAL,  -- when we last made or started it
+    started_at    REAL,
+    stop_asked_at REAL,
+    counted_at    REAL,  -- up to here its seconds are in machine_usage
+    seen_at       REAL    NOT NULL
+);
+
+CREATE TABLE holdfast_machine_turn (
+    name       TEXT    NOT NULL PRIMARY KEY,
+    token      TEXT    NOT NULL,  -- of whoever decides
+    until_at   REAL    NOT NULL,
+    again      INTEGER NOT NULL DEFAULT 0,  -- somebody asked meanwhile
+    pool       INTEGER,  -- as scaled by hand; else the setting
+    problem    TEXT,  -- what keeps machines from coming
+    told       TEXT,  -- the last warnings with their jobs, so that each is told once
+    vain_job   TEXT,  -- the job that machines were started for and that still nobody serves
+    vain_count INTEGER NOT NULL DEFAULT 0,
+    vain_at    REAL
+);
+
+CREATE TABLE holdfast_machine_usage (
+    month   TEXT    NOT NULL,
+    subject TEXT    NOT NULL,  -- `tenant:NAME`, or `machine:PROVIDER` for the time that machines were up
+    n       INTEGER NOT NULL,
+    seconds REAL    NOT NULL,
+    PRIMARY KEY (month, subject)
+) WITHOUT ROWID;

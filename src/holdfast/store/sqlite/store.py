@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from holdfast.store.protocol import (
     CallerStatement,
     Claim,
     Completion,
+    Demand,
     Departure,
     Glance,
     Held,
@@ -36,7 +37,7 @@ from holdfast.store.protocol import (
     Wake,
     WorkerRow,
 )
-from holdfast.store.sqlite import claim, finish, insert, lists, look, migrate, reap, rows, steer, transaction
+from holdfast.store.sqlite import claim, demand, finish, insert, lists, look, migrate, reap, rows, steer, transaction
 from holdfast.store.sqlite.connection import MEMORY, open_connection, require_folder, require_new_enough_sqlite
 from holdfast.store.sqlite.logs import LogVerbs
 from holdfast.store.sqlite.readers import Readers
@@ -105,6 +106,11 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
 
     async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
         return await self._write(lambda session: migrate.migrate_component(session, name, migrations))
+
+    def schema_scripts(
+        self, applied: Mapping[str, Collection[int]], extensions: Mapping[str, Sequence[tuple[int, str, str]]]
+    ) -> list[str]:
+        return migrate.scripts(applied, extensions)
 
     async def table_list(self) -> list[Table]:
         found = await self._look(lambda session: session.all("table_list"))
@@ -255,6 +261,9 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
 
     async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
         return await self._read(lambda session: look.unserved(session, older_than, limit))
+
+    async def job_demand(self, *, enough: int, cap: int) -> list[Demand]:
+        return await self._read(lambda session: demand.demand(session, enough, cap))
 
     async def run_list(self, job_id: str, *, tenant: str | None = None) -> list[Run]:
         return await self._read(lambda session: look.runs(session, job_id, tenant))

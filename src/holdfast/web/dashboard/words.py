@@ -13,6 +13,7 @@ JSON_CHARS_MAX = 100_000
 SENTENCES = {
     "cancelled": "Cancelled.",
     "cancelling": "Asked to stop; it is cancelling until the worker confirms.",
+    "started": "Started.",
     "retried": "Queued again.",
     "paused": "Paused: nothing new starts, what runs goes on.",
     "resumed": "Resumed.",

@@ -13,6 +13,7 @@ from holdfast.web.dashboard.views import (
     people,
     projects,
     queues,
+    schedules,
     tenants,
     workers,
 )
@@ -22,6 +23,7 @@ GROUPS: tuple[Pages, ...] = (
     jobs.pages,
     job.pages,
     queues.pages,
+    schedules.pages,
     workers.pages,
     tenants.pages,
     events.pages,
