@@ -5,7 +5,7 @@ PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser servers demo demo-full test test-fast screenshots conformance cases bench bench-peers chaos fuzz-api lint types fmt ci clean
+.PHONY: help setup browser servers demo demo-full test test-fast screenshots conformance cases bench bench-peers chaos simulate fuzz fuzz-api scan reference docs lint types fmt ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -63,9 +63,23 @@ bench-peers: setup ## measure the peers and Holdfast in one run (installs them; 
 chaos: setup ## kill, freeze and restart at random for some minutes, then check that nothing is lost or doubled
 	@$(PY) tools/chaos.py
 
+simulate: setup ## seeded schedules on a virtual clock: RUNS=100000 for a campaign, SEED=17 to replay one (STORE=postgres)
+	@$(PY) -m tools.simulate $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(if $(STORE),--store $(STORE))
+
 fuzz-api: setup ## send a lot of generated requests to every route of the API, as every role, on both databases
 	@HOLDFAST_FUZZ_EXAMPLES=200 HOLDFAST_FUZZ_STORE=sqlite $(PY) -m pytest --quiet tests/web/test_fuzz.py
 	@HOLDFAST_FUZZ_EXAMPLES=200 HOLDFAST_FUZZ_STORE=postgres $(PY) -m pytest --quiet tests/web/test_fuzz.py
+
+reference: setup ## write the pages of docs/reference that come out of the code
+	@$(PY) -m tools.reference
+
+docs: setup ## build the documentation into build/site; a broken link is an error
+	@$(PY) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[docs]'
+	@$(PY) -m mkdocs build --strict --quiet --site-dir build/site
+	@echo "build/site/index.html"
+
+scan: setup ## our own extraction over this repository; what it finds must be on tools/scan-allowed.toml
+	@$(PY) -m tools.scan
 
 lint: setup ## ruff
 	@$(PY) -m ruff check .

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast import codec, prune
 from holdfast import reap as rescue
+from holdfast.adopt.rescue import reap_adopted
+from holdfast.adopt.work import AdoptedWork
 from holdfast.batch import Batches
 from holdfast.claim import check_queues
 from holdfast.clock import DatabaseClock
@@ -62,7 +64,7 @@ class Holdfast(SyncTwins):
         for pattern in self.settings.redact:
             add_pattern(pattern)
         self.clock = clock or DatabaseClock()
-        self.store: Store = _open_store(self.settings, self.clock)
+        self.store: Store = open_store(self.settings, self.clock)
         self.tasks: dict[str, Task[..., Any]] = {}
         """By name, and by every alias."""
         self.extensions: dict[str, Extension] = {}
@@ -269,8 +271,16 @@ class Holdfast(SyncTwins):
         """One recovery pass: jobs whose worker died or hangs are queued again, or given up; and machines are started for jobs
         that nobody serves."""
         report = await rescue.reap(self.store, self.settings, self.machines.recover)
+        report.adopted = await reap_adopted(self.store, self.settings)
         await self.store.order_heal()
         return report
+
+    def adopted(self, table: str) -> AdoptedWork:
+        """For workers of a table of one's own: `claim`, `heartbeat`, `finish`, `fail`."""
+        for one in self.settings.adopted:
+            if one.table == table:
+                return AdoptedWork(self, one)
+        return AdoptedWork(self, table)
 
     async def prune(self) -> dict[str, int]:
         """Delete what is older than its retention."""
@@ -312,7 +322,7 @@ def _open_provider(settings: Settings) -> Provider:
     return provider
 
 
-def _open_store(settings: Settings, clock: DatabaseClock) -> Store:
+def open_store(settings: Settings, clock: DatabaseClock) -> Store:
     """The driver is imported only for the database in use: a worker's start should not pay for the other."""
     database = parse_database_url(settings.database_url)
     if database.path is not None:

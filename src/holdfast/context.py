@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
-from holdfast import codec
+from holdfast import codec, sealing
 from holdfast.errors import HoldfastError, InvalidOption, JobCancelled, LeaseLost, ResultTooLarge
 from holdfast.limits.breaker import Breakers
 from holdfast.limits.budget import Budgets
@@ -213,6 +213,9 @@ class CurrentRun:
         if caller.kind != self._platform.store.name:
             raise InvalidOption(f"tx is a connection to {caller.kind}, but the jobs are stored in {self._platform.store.name}.")
         data = None if result is None else _stored_json_of(self, result, "complete: the result").decode()
+        keys = self._platform.settings.encryption_keys
+        if data is not None and keys:
+            data = sealing.seal_json(keys, data, f"{self.job_id}:result")
         ordered = self._claimed.order_key is not None
         self._link.hold_log()
         return caller, self._platform.store.complete_statement(Completion(self.job_id, self.run_id, data, ordered))
@@ -246,7 +249,7 @@ async def step(name: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     store, fingerprint = run._platform.store, _fingerprint(name, args, kwargs)
     known = await store.step_get(run.job_id, name, fingerprint)
     if known is not None:
-        return codec.decode(known.result)
+        return _known(run, name, known.result)
     value = fn(*args, **kwargs)
     if inspect.isawaitable(value):
         value = await value
@@ -261,16 +264,23 @@ def step_sync(name: str, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) 
     fingerprint = _fingerprint(name, args, kwargs)
     known = run._platform.call_sync(run._platform.store.step_get(run.job_id, name, fingerprint))
     value = (
-        codec.decode(known.result) if known else run._platform.call_sync(_remember(run, name, fingerprint, fn(*args, **kwargs)))
+        _known(run, name, known.result)
+        if known
+        else run._platform.call_sync(_remember(run, name, fingerprint, fn(*args, **kwargs)))
     )
     result: T = value
     return result
 
 
+def _known(run: CurrentRun, name: str, result: str | bytes) -> Any:
+    return codec.decode(sealing.open_json(run._platform.settings.encryption_keys, result, f"{run.job_id}:step {name}"))
+
+
 async def _remember(run: CurrentRun, name: str, fingerprint: str, value: Any) -> Any:
     """The value comes back as its JSON form, as a later attempt would see it, so that both behave alike."""
     data = _stored_json_of(run, value, f"step {name}: the result", step=name)
-    if not await run._platform.store.step_save_if_leased(run.job_id, run.run_id, name, fingerprint, data.decode()):
+    kept = sealing.seal_json(run._platform.settings.encryption_keys, data.decode(), f"{run.job_id}:step {name}")
+    if not await run._platform.store.step_save_if_leased(run.job_id, run.run_id, name, fingerprint, kept):
         raise LeaseLost(f"job {run.job_id} is no longer held by this run")
     return codec.decode(data)
 

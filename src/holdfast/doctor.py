@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import difflib
+import importlib.util
 import os
 import platform
 import re
 import time
 from datetime import UTC, datetime, timedelta
 
+from holdfast import sealing
 from holdfast.app import Holdfast
 from holdfast.database_url import parse_database_url
 from holdfast.doctor_check import Check
@@ -57,7 +59,7 @@ async def examine(hf: Holdfast) -> list[Check]:
     checks += [await _workers(hf, now), await _unserved(hf), await _leases(hf, now)]
     if hf.machines.configured:
         checks.append(await _machines(hf))
-    checks += [await _schedules(hf), await _retention(hf, now), await _sizes(hf)]
+    checks += [await _schedules(hf), await _retention(hf, now), await _sizes(hf), *await _encryption(hf)]
     return checks
 
 
@@ -213,6 +215,22 @@ async def _retention(hf: Holdfast, now: datetime) -> Check:
     if known.next_at < now - timedelta(days=1) and known.last_at is not None:
         return Check("retention", "warning", f"nobody deletes what is old: it {last}", "run a worker, or `holdfast reaper`")
     return Check("retention", "ok", last)
+
+
+async def _encryption(hf: Holdfast) -> list[Check]:
+    """Of the newest jobs: whether what is sealed could be opened here. Nothing where nobody seals."""
+    keys, jobs = hf.settings.encryption_keys, await hf.jobs(limit=PAGE)
+    sealed = [text for job in jobs for text in map(sealing.sealed_text, (job.args, job.output)) if text is not None]
+    closed = [text for text in sealed if not (keys and sealing.vault_of(keys).knows(text))]
+    if closed:
+        names = ", ".join(sorted({text.partition(":")[0][:8] for text in closed}))
+        told = f"{len(closed)} of {len(sealed)} sealed values cannot be opened here; they need the key {names}"
+        return [Check("encryption", "error", told, "add it behind the others in HOLDFAST_ENCRYPTION_KEYS")]
+    if not keys:
+        return []
+    if importlib.util.find_spec("cryptography") is None:
+        return [Check("encryption", "error", "the package cryptography is missing", "pip install 'holdfast[encryption]'")]
+    return [Check("encryption", "ok", f"{len(keys)} keys, the first one seals")]
 
 
 async def _sizes(hf: Holdfast) -> Check:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast import tracing
+from holdfast import sealing, tracing
 from holdfast.errors import DuplicateJob, InvalidOption
 from holdfast.ids import new_job_id, new_run_id
 from holdfast.job import Job, State
@@ -132,12 +132,15 @@ def _depths(rows: Sequence[Sequence[Any]]) -> dict[str, Depth]:
 
 def _new_job(spec: JobSpec[Any], settings: Settings) -> NewJob:
     task, options = spec.task.spec, spec.options
+    job_id, args = new_job_id(), spec.args
+    if settings.encryption_keys:
+        args = sealing.seal_json(settings.encryption_keys, args.decode(), f"{job_id}:args").encode()
     return NewJob(
-        id=new_job_id(),
+        id=job_id,
         run_id=new_run_id(),
         queue=options.queue or task.queue,
         task=task.name,
-        args=msgspec.Raw(spec.args),
+        args=msgspec.Raw(args),
         max_attempts=options.max_attempts or task.max_attempts or settings.max_attempts,
         lease_seconds=task.lease or settings.lease,
         priority=task.priority if options.priority is None else options.priority,

@@ -30,18 +30,26 @@ class InvalidJob(HoldfastError):
 
 
 class InvalidArguments(InvalidJob):
+    """The arguments do not fit the task's signature."""
+
     code = "args_invalid"
 
 
 class PayloadTooLarge(InvalidJob):
+    """The arguments take more bytes than a job's may."""
+
     code = "payload_too_large"
 
 
 class InvalidOption(InvalidJob):
+    """An option has a value that cannot work, or there is no such option."""
+
     code = "option_invalid"
 
 
 class UnknownTask(InvalidJob):
+    """There is no task of this name in the app."""
+
     code = "task_unknown"
 
 
@@ -65,10 +73,14 @@ class DuplicateJob(InvalidJob):
 
 
 class JobNotFound(HoldfastError):
+    """There is no such job, or it is another tenant's."""
+
     code = "job_not_found"
 
 
 class RunNotFound(HoldfastError):
+    """The job has no such run."""
+
     code = "run_not_found"
 
 
@@ -97,6 +109,8 @@ class JobCancelled(HoldfastError):
 
 
 class ResultTimeout(HoldfastError, TimeoutError):
+    """The job had not ended when the time to wait for it was over. It goes on."""
+
     code = "result_timeout"
 
 
@@ -104,6 +118,12 @@ class ResultTooLarge(HoldfastError):
     """What a step or `current().complete` is to keep takes more bytes than a result may."""
 
     code = "result_too_large"
+
+
+class SealedUnreadable(HoldfastError):
+    """Arguments or a result were sealed with a key that is not here, or were changed in the database."""
+
+    code = "sealed_unreadable"
 
 
 class LeaseLost(HoldfastError):
@@ -231,6 +251,8 @@ class TargetRefused(HoldfastError):
 
 
 class StorageError(HoldfastError):
+    """The database refused, or answered what it should not."""
+
     code = "storage_error"
 
 
@@ -241,14 +263,20 @@ class StorageUnavailable(StorageError):
 
 
 class NotMigrated(StorageError):
+    """The tables are missing or older than this program: `holdfast migrate`."""
+
     code = "not_migrated"
 
 
 class SchemaTooNew(StorageError):
+    """The tables are newer than this program, which must be updated."""
+
     code = "schema_too_new"
 
 
 class NotOurDatabase(StorageError):
+    """The database belongs to something else."""
+
     code = "not_our_database"
 
 

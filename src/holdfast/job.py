@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from holdfast import sealing
+
 if TYPE_CHECKING:
     from holdfast.app import Holdfast
 
@@ -120,7 +122,8 @@ class Job(msgspec.Struct, Generic[R], kw_only=True, weakref=True):
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON types, the field names of the HTTP API."""
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("_app", "created", "output")}
-        plain: dict[str, Any] = msgspec.to_builtins({**fields, "status": self.status, "result": self.output})
+        fields["args"] = sealing.shown(self.args)
+        plain: dict[str, Any] = msgspec.to_builtins({**fields, "status": self.status, "result": sealing.shown(self.output)})
         return plain
 
     async def result(self, timeout: float | None = None) -> R:

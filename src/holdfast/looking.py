@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from holdfast import reading
+from holdfast import reading, sealing
 from holdfast.clock import DatabaseClock
 from holdfast.errors import InvalidOption
 from holdfast.follow import Hubs, batches
@@ -112,7 +112,8 @@ class Looking:
 
     async def wait_for_result(self, job_id: str, *, timeout: float | None = None) -> Any:
         """What the task returned; raises JobFailed, JobCancelled or ResultTimeout."""
-        return await reading.wait_for_result(self.store, job_id, timeout)
+        value = await reading.wait_for_result(self.store, job_id, timeout)
+        return sealing.open_value(self.settings.encryption_keys, value, f"{job_id}:result")
 
     def _ours(self, job: Job[Any]) -> Job[Any]:
         job._app = self

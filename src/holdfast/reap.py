@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 
@@ -31,6 +32,8 @@ class ReapReport(msgspec.Struct):
     orphaned_jobs_found: int = 0
     """Waiting for a minute or more, and known to no live worker."""
     machines_started: int = 0
+    adopted: list[Any] = []
+    """`holdfast.adopt.Rescued`: rows of adopted tables."""
 
     def __bool__(self) -> bool:
         return bool(self.jobs or self.machines_started)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Generator
 from enum import StrEnum
 from typing import Any, Protocol
 
-from holdfast import codec, tracing
+from holdfast import codec, sealing, tracing
 from holdfast.context import CurrentRun, Platform, current_run
 from holdfast.errors import Abort, HoldfastError, InvalidArguments, JobCancelled, RetryLater
 from holdfast.finish import ArgumentsUnfit, DeadlineExceeded, ResultUnusable, departure_of, release_of
@@ -199,7 +199,7 @@ async def run_attempt(attempt: Attempt) -> Completion | Departure | None:
     """The outcome to be written, or None when the lease is gone and nothing may be written any more."""
     attempt.span = tracing.start_run(attempt.claimed)
     try:
-        arguments = load_arguments(attempt.task, attempt.claimed)
+        arguments = load_arguments(attempt.task, attempt.claimed, attempt.host.settings)
         if attempt.task.guarded:
             await gates.ask(attempt)
         start_deadline(attempt)
@@ -241,10 +241,15 @@ def note_end(attempt: Attempt, outcome: Completion | Departure | None) -> None:
         tracing.end_run(attempt.span, attempt.outcome, None, None)
 
 
-def load_arguments(task: Task[..., Any], claimed: Claimed) -> dict[str, Any]:
+def load_arguments(task: Task[..., Any], claimed: Claimed, settings: Settings) -> dict[str, Any]:
+    args: str | bytes = claimed.args
+    if settings.encryption_keys:
+        args = sealing.open_json(settings.encryption_keys, args, f"{claimed.id}:args")
     try:
-        return task.load_arguments(claimed.args)
+        return task.load_arguments(args)
     except InvalidArguments as error:
+        if sealing.is_sealed(args):
+            sealing.open_json((), args, "")  # says which setting is missing
         raise ArgumentsUnfit(str(error)) from error
 
 
@@ -298,8 +303,15 @@ def completion_of(attempt: Attempt, value: Any) -> Completion:
 
 
 def completion_of_value(claimed: Claimed, value: Any, settings: Settings) -> Completion:
+    data = result_json(value, settings)
+    if data is not None and settings.encryption_keys:
+        data = sealing.seal_json(settings.encryption_keys, data, f"{claimed.id}:result")
+    return Completion(claimed.id, claimed.run_id, data, claimed.order_key is not None)
+
+
+def result_json(value: Any, settings: Settings) -> str | None:
     if value is None:
-        return Completion(claimed.id, claimed.run_id, None, claimed.order_key is not None)
+        return None
     try:
         data = codec.encode(value)
     except codec.NotJson as error:
@@ -309,7 +321,7 @@ def completion_of_value(claimed: Claimed, value: Any, settings: Settings) -> Com
         raise ResultUnusable(
             f"the result takes {len(data)} bytes and {most} are allowed; store it and return its key", "result_too_large"
         )
-    return Completion(claimed.id, claimed.run_id, redact_json(data).decode(), claimed.order_key is not None)
+    return redact_json(data).decode()
 
 
 def outcome_of_error(attempt: Attempt, error: BaseException) -> Completion | Departure | None:

@@ -16,6 +16,7 @@ from typing import Any
 from holdfast.database_url import parse_database_url
 from holdfast.errors import ConfigError
 from holdfast.redact import checked_pattern, redact
+from holdfast.sealing import RIGHT, checked_keys
 from holdfast.setting_rules import Rule as _Rule
 from holdfast.setting_rules import also_bare as _also_bare
 from holdfast.setting_rules import count as _count
@@ -56,6 +57,11 @@ _NETWORKS = _Rule(
     "a list of networks (in the environment: separated by commas), for example 10.0.0.0/8",
     words=lambda label, value: _checked_networks(label, value),
 )
+
+_ENCRYPTION = _Rule(("HOLDFAST_ENCRYPTION_KEYS",), RIGHT, words=checked_keys)
+
+
+_ADOPTED = _Rule((), "a list of AdoptedTable(...)", words=lambda label, value: _checked_adopted(label, value))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -168,6 +174,11 @@ class Settings:
     machine_image: str | None = _text("HOLDFAST_MACHINE_IMAGE", right="the image that machines run")
     fly_api_token: str | None = _text(*_also_bare("FLY_API_TOKEN"), right="a deploy token of the Fly app", secret=True)
     fly_app: str | None = _text("HOLDFAST_FLY_APP", *_also_bare("FLY_EXTRACTION_APP"), right="the name of a Fly app")
+
+    adopted: tuple[Any, ...] = _setting((), _ADOPTED)
+    """Of `holdfast.adopt.AdoptedTable`: the reaper looks after them, beside those that `holdfast adopt` has stored."""
+    encryption_keys: tuple[bytes, ...] = _setting((), _ENCRYPTION, shown=False)
+    """Seal arguments, results and results of steps in the database: the first one seals, all of them open."""
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
 
     def origin(self, field: str) -> str:
@@ -284,6 +295,12 @@ def _checked_networks(label: str, value: Any) -> tuple[IPv4Network | IPv6Network
         return tuple(ip_network(one) for one in given)
     except (TypeError, ValueError):
         raise ConfigError(_wrong(label, value, _NETWORKS)) from None
+
+
+def _checked_adopted(label: str, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple) or not all(hasattr(one, "on_requeued") for one in value):
+        raise ConfigError(f"{label} must be {_ADOPTED.right}, in code; the command `holdfast adopt` needs no setting.")
+    return tuple(value)
 
 
 def _wrong(label: str, value: object, rule: _Rule) -> str:

@@ -298,6 +298,24 @@ async def test_an_extension_needs_our_schema_first(open_unmigrated: OpenAnother)
         await open_unmigrated().extension_migrate("zoo", [FIRST])
 
 
+async def test_scripts_for_a_callers_connection_make_the_same_schema(
+    open_unmigrated: OpenAnother, unmigrated_url: str, database_url: str
+) -> None:
+    """As a framework's migrations run them: what is applied already is left out, and nothing is pending afterwards."""
+    store = open_unmigrated()
+    for script in store.schema_scripts({}, {"zoo": [FIRST]}):
+        run_sql(unmigrated_url, script)
+    assert await store.schema_version() == latest(store.name)
+    assert await store.extension_migrate("zoo", [FIRST]) == []
+    done = {"core": {number for number, _, _ in load_migrations(f"holdfast.store.{store.name}")}, "zoo": {1}}
+    for script in store.schema_scripts(done, {"zoo": [FIRST, SECOND]}):
+        run_sql(unmigrated_url, script)
+    assert await pets(store) == ["rex", "tom"]
+    made, ours = catalog(unmigrated_url), catalog(database_url)
+    made.pop("table pets", None)
+    assert made == ours
+
+
 # -- away ------------------------------------------------------------------------------------------------------------------
 
 

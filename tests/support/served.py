@@ -12,6 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from holdfast import Holdfast
+from holdfast.web.patience import Impatient
 from tests.support.waiting import until_sync
 
 T = TypeVar("T")
@@ -38,7 +39,9 @@ class Served:
         await hf.migrate()
         self.app = hf.asgi()
         app = self._around(hf, self.app) if self._around else self.app
-        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2)
+        config = uvicorn.Config(
+            app, http=Impatient, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2
+        )
         self._server = uvicorn.Server(config)
         self._serving = asyncio.ensure_future(self._server.serve([self._listening]))
         return hf

@@ -192,6 +192,7 @@ def test_every_error_that_a_caller_can_meet_has_a_status() -> None:
         "JobCancelled",
         "ResultTimeout",
         "ResultTooLarge",
+        "SealedUnreadable",
         "TargetRefused",
     }
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.HoldfastError)]

@@ -42,6 +42,15 @@ class Command(click.Command):
         super().__init__(*args, **kwargs)
         self.params += global_options(hidden=True)
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from holdfast.cli.examples import EXAMPLES  # only the help needs them
+
+        super().format_epilog(ctx, formatter)
+        example = EXAMPLES.get(ctx.command_path.partition(" ")[2])
+        if example and "Example" not in (self.help or ""):
+            with formatter.section("Example"):
+                formatter.write(f"{' ' * formatter.current_indent}{example}\n")  # not wrapped: it is there to be copied
+
 
 class Group(click.Group):
     command_class = Command

@@ -12,10 +12,7 @@ from holdfast.cli.call import Command
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the completion script of a shell.
-
-    For bash: eval "$(holdfast completion bash)"
-    """
+    """Print the completion script of a shell."""
     maker = get_completion_class(shell)
     assert maker is not None
     click.echo(maker(context.find_root().command, {}, "holdfast", "_HOLDFAST_COMPLETE").source())

@@ -12,6 +12,7 @@ import click
 from holdfast.app import Holdfast
 from holdfast.cli.apps import app_for_database, app_with_tasks, find_app_name
 from holdfast.cli.call import Call, Command
+from holdfast.cli.init import SEEDED
 from holdfast.cli.output import say
 from holdfast.cli.process_log import log_to_stderr
 from holdfast.cli.reaper import reap_until_stopped
@@ -90,17 +91,21 @@ def loop_time() -> float:
 def _prepare(call: Call) -> int:
     hf = app_with_tasks(call)
 
-    async def migrate() -> list[str]:
+    async def migrate() -> tuple[list[str], str | None]:
         try:
-            return await hf.migrate()
+            applied = await hf.migrate()
+            is_new = any(name.startswith("0001_") for name in applied)
+            return applied, (await hf.enqueue(SEEDED)).id if is_new and SEEDED in hf.tasks else None
         finally:
             await hf.aclose()
 
-    applied = asyncio.run(migrate())
+    applied, seeded = asyncio.run(migrate())
     tasks = sorted({task.name for task in hf.tasks.values()})
     say(f"Holdfast {VERSION} for development; Ctrl+C stops it.")
     say(f"  app       {find_app_name(call)}: {', '.join(tasks)}")
     say(f"  database  {parse_database_url(hf.settings.database_url).safe} ({', '.join(applied) or 'up to date'})")
+    if seeded:
+        say(f"  enqueued  {SEEDED}, which fails once: press Retry in the dashboard, or `holdfast jobs retry {seeded}`")
     return 0
 
 

@@ -34,6 +34,18 @@ async def flaky() -> str:
     return f"worked at attempt {current().attempt}"
 
 
+@hf.task(max_attempts=1)
+async def press_retry() -> str:
+    """Fails the first time, and is not tried again by itself: press Retry on its page, or `holdfast jobs retry ID`.
+
+    `holdfast dev` enqueues it once, when it makes the database, so that there is something to mend.
+    """
+    if current().run_no == 1:
+        raise RuntimeError("this was meant to fail: press Retry, and the next run works")
+    current().log.success("mended")
+    return f"worked in run {current().run_no}"
+
+
 @hf.task(queue="reports", timeout=60)
 async def report(pages: int) -> dict[str, int]:
     """Takes a while and says how far it is."""
@@ -45,6 +57,9 @@ async def report(pages: int) -> dict[str, int]:
     return {"pages": pages}
 '''
 
+SEEDED = "press_retry"
+"""The task that `holdfast dev` enqueues in a new database."""
+
 SETTINGS = """# Settings of Holdfast. Stronger than this file: HOLDFAST_* in the environment, and arguments of Holdfast(...).
 database_url = "sqlite:///holdfast.db"
 # For more than one machine: postgresql://user:password@host:5432/database
@@ -55,7 +70,10 @@ database_url = "sqlite:///holdfast.db"
 @click.argument("folder", metavar="[DIR]", default=".", type=click.Path(file_okay=False, path_type=Path))
 @click.pass_obj
 def init(call: Call, folder: Path) -> None:
-    """Write a small tasks.py and holdfast.toml to start from."""
+    """Write a small tasks.py and holdfast.toml to start from.
+
+    Example: holdfast init demo
+    """
     files = {folder / "tasks.py": TASKS, folder / "holdfast.toml": SETTINGS}
     for path in files:
         if path.exists():
@@ -72,6 +90,8 @@ def init(call: Call, folder: Path) -> None:
         return
     click.echo(f"Wrote {' and '.join(str(path) for path in files)}. Next:\n")
     enter = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
-    click.echo(f"  {enter}holdfast dev                    # a worker and a reaper on an SQLite file; leave it running")
+    click.echo(
+        f"  {enter}holdfast dev                    # worker, reaper, API and dashboard on an SQLite file; leave it running"
+    )
     click.echo(f"  {enter}holdfast enqueue flaky --wait   # in another terminal: fails once, then works")
     click.echo(f"  {enter}holdfast jobs list              # what happened")

@@ -10,6 +10,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from holdfast import sealing
 from holdfast.cli.log_text import in_colour, log_text
 from holdfast.cli.output import STATE_STYLES, age, console, duration, moment, print_table, printable
 from holdfast.job import Event, Job, LogLine, Run
@@ -61,11 +62,11 @@ def show_text(job: Job[Any], runs: Sequence[Run], events: Sequence[Event], lines
 
 
 def _facts(job: Job[Any]) -> list[tuple[str, str]]:
-    args = json_of(job.args)
+    args = json_of(sealing.shown(job.args))
     progress = "" if job.progress is None else f"{job.progress:.0%} {job.stage or ''}".strip()
     return [
         ("args", args if len(args) <= ARGS_CHARS_MAX else f"{args[:ARGS_CHARS_MAX]}…"),
-        ("result", "" if job.output is None else json_of(job.output)),
+        ("result", "" if job.output is None else json_of(sealing.shown(job.output))),
         ("error", _error(job)),
         ("queue", f"{job.queue}, priority {job.priority}"),
         ("tenant", job.tenant or ""),

@@ -41,6 +41,9 @@ async def _once(call: Call, hf: Holdfast) -> None:
         "machines_started": report.machines_started,
         "pruned": pruned,
     }
+    if report.adopted:
+        requeued = sum(one.requeued for one in report.adopted)
+        counts |= {"adopted_requeued": requeued, "adopted_failed": len(report.adopted) - requeued}
     if call.as_json:
         print_json(counts)
     else:

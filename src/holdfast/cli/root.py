@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import keyword
 import sys
 from collections.abc import Sequence
 
@@ -35,9 +36,11 @@ COMMANDS = (
     "keys",
     "members",
     "webhooks",
+    "adopt",
+    "import",
     "completion",
 )
-"""Each is an attribute of the module of its own name."""
+"""Each is an attribute of the module of its own name; `import`, which Python keeps for itself, is `import_`."""
 
 EXTRACTION = {"extract": "holdfast.extraction.command", "advisories": "holdfast.extraction.advisories.command"}
 """Commands of the built-in application, which has an extra of its own."""
@@ -51,7 +54,8 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
-            command: click.Command = getattr(importlib.import_module(f"holdfast.cli.{cmd_name}"), cmd_name)
+            name = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+            command: click.Command = getattr(importlib.import_module(f"holdfast.cli.{name}"), name)
             return command
         if cmd_name in EXTRACTION:
             return _with_global_options(_of_extraction(cmd_name))

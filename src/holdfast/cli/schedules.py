@@ -73,11 +73,7 @@ def set_schedule(
     tenant: str | None,
     by: str,
 ) -> None:
-    """Create or change a schedule.
-
-    \b
-    holdfast schedules set morning send_report -a kind=daily --cron '0 8 * * mon-fri' --tz Europe/Paris
-    """
+    """Create or change a schedule."""
     if (cron is None) == (seconds is None):
         raise click.UsageError("Give either --cron or --seconds.")
     every: str | float = cron if cron is not None else seconds  # type: ignore[assignment]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -68,3 +68,14 @@ def tell_why(call: Call, why: Why) -> None:
         print_json(why)
     else:
         click.echo(printable(why.sentence))
+
+
+def pairs(option: str, given: Sequence[str], shape: str = "OURS=THEIRS") -> dict[str, str]:
+    """What a repeatable option such as `--map` says."""
+    found: dict[str, str] = {}
+    for text in given:
+        ours, equals, theirs = text.partition("=")
+        if not equals or not ours or not theirs or ours in found:
+            raise click.UsageError(f"{option} {text!r:.80} must be {shape}, once for each {shape.partition('=')[0].lower()}.")
+        found[ours] = theirs
+    return found

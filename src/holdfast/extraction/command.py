@@ -80,7 +80,10 @@ def extract(
     profile: Literal["generic", "research"],
     rules: Path | None,
 ) -> int:
-    """Extract dependencies, vulnerabilities, findings and secrets from a repository or a folder."""
+    """Extract dependencies, vulnerabilities, findings and secrets from a repository or a folder.
+
+    Example: holdfast extract . --fail-on high
+    """
     if as_json and as_sarif:
         raise click.UsageError("--json and --sarif exclude each other")
     address, credentials = credentials_for(source, os.environ)

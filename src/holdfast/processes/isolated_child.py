@@ -24,7 +24,7 @@ from holdfast.context import CurrentRun, Platform, current_run
 from holdfast.errors import ConfigError
 from holdfast.finish import departure_of, one_line
 from holdfast.processes.isolated import Order, frame
-from holdfast.run import completion_of_value, load_arguments, log_error
+from holdfast.run import load_arguments, log_error, result_json
 from holdfast.runlog.capture import NOTHING, level_of, watch_logging
 from holdfast.runlog.text import Limits, said, sendable, storable
 from holdfast.settings import Settings
@@ -137,7 +137,7 @@ def main() -> None:
     attempt = ChildAttempt(link, order.claimed)
     try:
         value = _call(task, order, link, platform)
-        result = completion_of_value(order.claimed, value, platform.settings).result
+        result = result_json(value, platform.settings)
         _flush_output()
         link.send({"value": None if result is None else msgspec.Raw(result.encode())})
     except BaseException as error:
@@ -176,7 +176,7 @@ def _find_task(order: Order) -> Task[..., Any]:
 
 
 def _call(task: Task[..., Any], order: Order, link: ParentLink, platform: Platform) -> Any:
-    arguments = load_arguments(task, order.claimed)
+    arguments = load_arguments(task, order.claimed, platform.settings)
     run = CurrentRun(order.claimed, link, platform)
     if order.memory is not None:
         import resource

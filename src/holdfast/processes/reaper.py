@@ -8,6 +8,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 
+from holdfast.adopt.rescue import reap_adopted
 from holdfast.errors import StorageError
 from holdfast.prune import prune, prune_if_due
 from holdfast.reap import ReapReport, reap
@@ -59,6 +60,7 @@ class Reaper:
         """What was rescued, and how many old rows were deleted: of a reaper's passes only every tenth looks for those, and
         where the work is `shared` only if nobody else has done it lately."""
         report = await reap(self._store, self._settings, self._start_machines)
+        report.adopted = await reap_adopted(self._store, self._settings)
         gone: dict[str, int] | None = None
         if prunes:
             await self._store.order_heal()

@@ -57,7 +57,6 @@ class Worker:
         concurrency: int,
         exit_when_idle: float | None = None,
         reap: bool = True,
-        machine_id: str | None = None,
         on_stuck: Callable[[], None] | None = None,
         max_lifetime: float | None = None,
         scheduler: Scheduler | None = None,
@@ -70,21 +69,19 @@ class Worker:
         self.running: dict[str, Attempt] = {}
         self.loop: asyncio.AbstractEventLoop
         self.run_logs: RunLogs
-        self._tasks = tasks
-        self._task_names = sorted(tasks)
+        self._tasks, self._task_names = tasks, sorted(tasks)
         order = QueueOrder(queues)
         self._queues = order.names
         self._concurrency = concurrency
         self._reap = reap
-        self._machine_id = machine_id or os.environ.get("FLY_MACHINE_ID") or os.environ.get("HOLDFAST_MACHINE_ID")
+        self._machine_id = os.environ.get("FLY_MACHINE_ID") or os.environ.get("HOLDFAST_MACHINE_ID")
         self._on_stuck = on_stuck
         self._max_lifetime = max_lifetime
         self._on_machine = OnMachine(self.store) if self._machine_id else None
         self._scheduler = scheduler
         self._announcer = Announcer(announce, self._announced) if announce else None
         self._stop_reason: str | None = None
-        self._draining = False
-        self._in_a_hurry = False
+        self._draining = self._in_a_hurry = False
         self._done_jobs = 0
         self._tallies = Tallies()
         self._threads = TaskThreads(concurrency)

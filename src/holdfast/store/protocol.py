@@ -7,7 +7,7 @@ Every method may raise `StorageUnavailable`; then nothing was written, or the ca
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from enum import StrEnum
@@ -424,6 +424,12 @@ class Store(Protocol):
 
     async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
         """Apply an extension's (number, name, sql) that are not applied yet, in order, each once."""
+
+    def schema_scripts(
+        self, applied: Mapping[str, Collection[int]], extensions: Mapping[str, Sequence[tuple[int, str, str]]]
+    ) -> list[str]:
+        """What the two above would run where these numbers of `core` and of extensions are applied: SQL without parameters for
+        the caller's own connection, in order and in one transaction."""
 
     async def table_list(self) -> list[Table]:
         """Every table of Holdfast and its extensions, by name."""

@@ -14,6 +14,7 @@ from holdfast.app import Holdfast
 from holdfast.errors import ConfigError
 from holdfast.processes.reaper import Reaper
 from holdfast.processes.scheduler import Scheduler
+from holdfast.web.patience import Impatient
 from holdfast.web.server import Server
 
 LOOPBACK = "127.0.0.1"
@@ -106,6 +107,7 @@ async def _serve(
     address = _address(listening)
     config = uvicorn.Config(
         app,
+        http=Impatient,
         log_config=None,
         access_log=False,
         server_header=False,

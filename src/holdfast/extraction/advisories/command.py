@@ -33,7 +33,10 @@ def advisories() -> None:
 @_database
 @_as_json
 def update(sources: tuple[str, ...], database: Path, as_json: bool) -> None:
-    """Bring in OSV records, EPSS or KEV from files, folders, zips or http addresses."""
+    """Bring in OSV records, EPSS or KEV from files, folders, zips or http addresses.
+
+    Example: holdfast advisories update all.zip
+    """
     try:
         found = bring(database, sources)
     except (AdvisoriesError, OSError) as error:
@@ -52,7 +55,10 @@ def update(sources: tuple[str, ...], database: Path, as_json: bool) -> None:
 @_database
 @_as_json
 def status(database: Path, as_json: bool) -> None:
-    """Tell what the database holds and how old it is; exit 1 where a scan would check nothing."""
+    """Tell what the database holds and how old it is; exit 1 where a scan would check nothing.
+
+    Example: holdfast advisories status
+    """
     found = read_status(database)
     if as_json:
         click.echo(msgspec.json.encode(found).decode())

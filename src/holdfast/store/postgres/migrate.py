@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -68,6 +68,20 @@ async def guard_rows(connections: Connections, *, only_if_on: bool) -> bool:
 def function_scripts() -> list[str]:
     """What every migration makes anew, in this order."""
     return [_script("functions.sql"), _insert_function(), _script("sql_api.sql")]
+
+
+def scripts(applied: Mapping[str, Collection[int]], extensions: Mapping[str, Sequence[tuple[int, str, str]]]) -> list[str]:
+    """All of it, for a connection that is not ours."""
+    found = [f"SELECT pg_advisory_xact_lock({_LOCK})", _PREPARE]
+    for component, migrations in {"core": MIGRATIONS, **extensions}.items():
+        for number, name, sql in sorted(migrations):
+            if number not in applied.get(component, ()):
+                named = ", ".join("'" + text.replace("'", "''") + "'" for text in (component, name))
+                record = f"INSERT INTO holdfast.migrations (component, name, version) VALUES ({named}, {number})"
+                found += [sql, record]
+        if component == "core":
+            found += function_scripts()
+    return found
 
 
 def _script(name: str) -> str:

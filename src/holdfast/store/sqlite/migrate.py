@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 from holdfast.errors import NotMigrated, NotOurDatabase, SchemaTooNew
 from holdfast.store.named_sql import load_migrations
 from holdfast.store.sqlite.connection import MEMORY, require_folder
-from holdfast.store.sqlite.session import Session
+from holdfast.store.sqlite.session import STATEMENTS, Session
 
 MIGRATIONS = load_migrations("holdfast.store.sqlite")
 VERSION = max(number for number, _, _ in MIGRATIONS)
@@ -34,6 +34,20 @@ def migrate_component(session: Session, component: str, migrations: Sequence[tup
             session.run("migrations_record", component=component, version=number, name=name)
             done.append(f"{number:04}_{name}")
     return done
+
+
+def scripts(applied: Mapping[str, Collection[int]], extensions: Mapping[str, Sequence[tuple[int, str, str]]]) -> list[str]:
+    """All of it, statement by statement, for a connection that is not ours."""
+    found = [STATEMENTS["migrations_create"]]
+    for component, migrations in {"core": MIGRATIONS, **extensions}.items():
+        for number, name, sql in sorted(migrations):
+            if number not in applied.get(component, ()):
+                named = ", ".join("'" + text.replace("'", "''") + "'" for text in (component, name))
+                columns = "(component, name, version, applied_at)"
+                now = "(julianday('now') - 2440587.5) * 86400.0"
+                record = f"INSERT INTO holdfast_migrations {columns} VALUES ({named}, {number}, {now})"
+                found += [*_statements(sql), record]
+    return found
 
 
 def check_version(session: Session, path: str) -> int:

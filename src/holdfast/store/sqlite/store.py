@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -106,6 +106,11 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
 
     async def extension_migrate(self, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
         return await self._write(lambda session: migrate.migrate_component(session, name, migrations))
+
+    def schema_scripts(
+        self, applied: Mapping[str, Collection[int]], extensions: Mapping[str, Sequence[tuple[int, str, str]]]
+    ) -> list[str]:
+        return migrate.scripts(applied, extensions)
 
     async def table_list(self) -> list[Table]:
         found = await self._look(lambda session: session.all("table_list"))

@@ -46,7 +46,9 @@ def row(page: PageRequest, job: Job[Any]) -> JobRow:
 def hidden(page: PageRequest, job: Job[Any]) -> Job[Any]:
     """Without what this caller may not see."""
     shown = visible_job(page.caller, job)
-    return msgspec.structs.replace(job, args=shown["args"], machine_id=shown["machine_id"], locked_by=shown["locked_by"])
+    return msgspec.structs.replace(
+        job, args=shown["args"], output=shown["result"], machine_id=shown["machine_id"], locked_by=shown["locked_by"]
+    )
 
 
 class RunRow(msgspec.Struct):

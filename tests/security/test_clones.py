@@ -1,0 +1,163 @@
+"""A repository that nobody trusts is cloned: nothing of it runs, nothing lands elsewhere, nothing grows for ever."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import InvalidOption
+from holdfast.extraction.context import ExtractionContext, Options, Project
+from holdfast.extraction.repositories import _check
+from holdfast.pipeline import Done, Step
+from tests.support.extraction_steps import Ran, run_steps, step_named
+from tests.support.git_server import WHO, GitServer, commit, git
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[GitServer]:
+    served = GitServer(tmp_path / "served")
+    yield served
+    served.close()
+
+
+class Cloned:
+    """What a clone left in its checkout, by the names of its files."""
+
+    def __init__(self, url: str, tmp_path: Path) -> None:
+        self._url, self._workspaces = url, tmp_path / "workspaces"
+        self.files: set[str] = set()
+
+    async def __call__(self, source: str, *, branch: str | None = None, **options: object) -> Ran:
+        project = Project(id="local", source=source, branch=branch)
+        context = ExtractionContext(project, Options(**{"trusted": True, **options}))  # type: ignore[arg-type]
+        return await run_steps(self._url, [step_named("cloning"), Step("look", self._look)], context, self._workspaces)
+
+    async def _look(self, context: ExtractionContext) -> Done:
+        root = context.checkout
+        self.files = {path.relative_to(root).as_posix() for path in root.rglob("*") if ".git" not in path.parts}
+        return Done()
+
+
+@pytest.fixture
+def clone(sqlite_url: str, tmp_path: Path) -> Cloned:
+    return Cloned(sqlite_url, tmp_path)
+
+
+@pytest.fixture
+def mined_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home whose git settings run a program at every checkout: from a template's hook, and as a filter. What it makes."""
+    home, mark = tmp_path / "home", tmp_path / "executed"
+    hook = home / "template" / "hooks" / "post-checkout"
+    hook.parent.mkdir(parents=True)
+    hook.write_text(f"#!/bin/sh\ntouch {mark}-by-hook\n", encoding="utf-8")
+    hook.chmod(0o755)
+    (home / ".gitconfig").write_text(
+        f'[init]\n templateDir = {home}/template\n[filter "mine"]\n smudge = touch {mark}-by-filter; cat\n required = true\n',
+        encoding="utf-8",
+    )
+    monkeypatch.setenv("HOME", str(home))
+    return tmp_path
+
+
+def executed(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("executed*"))
+
+
+HOSTILE = {
+    ".gitattributes": b"* filter=mine\n",
+    ".gitmodules": b'[submodule "a"]\n path = a\n url = ext::sh -c touch% executed-a\n update = !touch executed-b\n',
+    ".githooks/post-checkout": b"#!/bin/sh\ntouch executed-by-own-hook\n",
+    "package.json": b'{"scripts": {"preinstall": "touch executed-by-npm"}}',
+    "a.txt": b"text\n",
+}
+
+
+async def test_neither_hooks_nor_filters_nor_modules_run(server: GitServer, clone: Cloned, mined_home: Path) -> None:
+    """The same repository makes a plain `git clone` with this home run two programs, so that the trap is known to work."""
+    commit(server.root / "mine", HOSTILE)
+    address = f"{server.url}/ok/mine"
+    env = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **WHO}
+    subprocess.run(["git", "clone", "--quiet", address, str(mined_home / "plain")], env=env, check=True, capture_output=True)
+    assert executed(mined_home) == ["executed-by-filter", "executed-by-hook"]
+    for path in mined_home.glob("executed*"):
+        path.unlink()
+    ran = await clone(address)
+    assert ran.outcomes["cloning"].status == "ok" and "a.txt" in clone.files
+    assert executed(mined_home) == [] and not any("executed" in name for name in clone.files)
+
+
+async def test_a_repositorys_own_settings_on_its_host_stay_there(server: GitServer, clone: Cloned, tmp_path: Path) -> None:
+    """They are no part of a clone: hooks and an fsmonitor that the host's copy names run nowhere."""
+    commit(server.root / "set", {"a.txt": b"1"})
+    mark = tmp_path / "executed"
+    (server.root / "set" / ".git" / "hooks" / "post-checkout").write_text(f"#!/bin/sh\ntouch {mark}\n", encoding="utf-8")
+    (server.root / "set" / ".git" / "hooks" / "post-checkout").chmod(0o755)
+    git("config", "core.fsmonitor", f"touch {mark}", cwd=server.root / "set")
+    ran = await clone(f"{server.url}/ok/set")
+    assert ran.outcomes["cloning"].status == "ok" and executed(tmp_path) == []
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize(
+    "source",
+    ["--upload-pack=touch executed", "-u touch executed", "--config=core.fsmonitor=touch executed://", "ext::touch executed"],
+)
+async def test_an_address_is_never_taken_for_an_option(clone: Cloned, tmp_path: Path, source: str, trusted: bool) -> None:
+    """Neither from the command line nor from strangers: it fails as an address, and no program of it is started."""
+    source = source.replace("executed", str(tmp_path / "executed"))
+    ran = await clone(source, trusted=trusted)
+    assert ran.last.status == "failed" and executed(tmp_path) == []
+
+
+async def test_a_branch_is_never_taken_for_an_option(server: GitServer, clone: Cloned, tmp_path: Path) -> None:
+    """It is one word behind `--branch=`."""
+    commit(server.root / "app", {"a.txt": b"1"})
+    ran = await clone(f"{server.url}/ok/app", branch=f"--upload-pack=touch {tmp_path}/executed")
+    assert (ran.last.code, executed(tmp_path)) == ("branch_not_found", [])
+
+
+@pytest.mark.parametrize("name", [b"..", b".git", b"../escaped", b"/escaped"])
+async def test_a_tree_whose_names_lead_out_of_the_checkout_writes_nothing_there(
+    server: GitServer, clone: Cloned, tmp_path: Path, name: bytes
+) -> None:
+    """Made by hand, since git itself writes no such tree; the clone fails and its folder goes."""
+    folder = server.root / "crooked"
+    commit(folder, {"a.txt": b"1"})
+    blob = bytes.fromhex(git("hash-object", "-w", "a.txt", cwd=folder).strip())
+    made = subprocess.run(
+        ["git", "hash-object", "-t", "tree", "-w", "--literally", "--stdin"],
+        input=b"100644 " + name + b"\0" + blob, cwd=folder, capture_output=True, check=True,
+    )  # fmt: skip
+    crooked = git("commit-tree", made.stdout.decode().strip(), "-m", "crooked", cwd=folder).strip()
+    git("update-ref", "refs/heads/main", crooked, cwd=folder)
+    before = {path for path in tmp_path.rglob("*escaped*")}
+    ran = await clone(f"{server.url}/ok/crooked")
+    assert ran.left_behind == [] and {path for path in tmp_path.rglob("*escaped*")} == before
+    assert not any(name.startswith(("..", "/")) for name in clone.files)
+
+
+async def test_a_bomb_of_equal_trees_is_stopped_by_the_limit(server: GitServer, clone: Cloned) -> None:
+    """One file of 100 kB, ten thousand times in a repository of a few kB: the folder's size is watched while it grows."""
+    folder = server.root / "bomb"
+    commit(folder, {"a.bin": b"x" * 100_000})
+    tree = git("rev-parse", "HEAD:", cwd=folder).strip()
+    for _ in range(4):
+        below = "".join(f"040000 tree {tree}\t{number}\n" for number in range(10))
+        tree = subprocess.run(
+            ["git", "mktree"], input=below, cwd=folder, capture_output=True, check=True, text=True
+        ).stdout.strip()
+    bomb = git("commit-tree", tree, "-m", "bomb", cwd=folder).strip()
+    git("update-ref", "refs/heads/main", bomb, cwd=folder)
+    ran = await clone(f"{server.url}/ok/bomb", repository_gb_max=0.02)
+    assert (ran.last.code, ran.left_behind) == ("repository_too_large", [])
+
+
+@pytest.mark.parametrize("path", ["..", "../other", "a/../../b", "/../etc"])
+def test_a_package_path_out_of_the_repository_is_refused_when_it_is_connected(path: str) -> None:
+    """Before anything is stored."""
+    with pytest.raises(InvalidOption, match="must lie in the repository"):
+        _check("acme", "shop", Project(id="", source="https://example.org/a.git", path=path))

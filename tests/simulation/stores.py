@@ -1,0 +1,301 @@
+"""The real stores, reached through a network that a seed plays: every verb can be late, lost on either way, or somebody's last.
+
+`Wire` is what a simulated process holds as its store. On SQLite the store's own code runs inside the loop, each transaction at
+a moment of the scheduler's choice; on PostgreSQL each verb is carried out on a real loop while the simulation stands
+still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sqlite3
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from holdfast.clock import DatabaseClock
+from holdfast.errors import StorageUnavailable
+from holdfast.store.protocol import Store, Wake
+from holdfast.store.sqlite import migrate
+from holdfast.store.sqlite.connection import MEMORY, open_connection
+from holdfast.store.sqlite.session import NewSession, Session
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.store.sqlite.writer import Ticket, Writer
+from tests.simulation.loop import Process, SimulatedLoop
+from tests.simulation.patches import BEGINNING, real_time
+
+T = TypeVar("T")
+TellWakes = Callable[[set[str]], None]
+Rows = list[tuple[Any, ...]]
+
+
+class Call(NamedTuple):
+    """A verb on its way, for whoever watches what it does."""
+
+    process: Process
+    verb: str
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+
+
+current_call: ContextVar[Call | None] = ContextVar("simulated_call", default=None)
+
+
+class Watcher(Protocol):
+    """Looks at the tables after everything that was committed."""
+
+    def committed(self, call: Call | None) -> None: ...
+
+
+class Base(Protocol):
+    """One database, and how the watcher looks at it."""
+
+    kind: str
+
+    def open(self, watcher: Watcher, wake: TellWakes) -> Store: ...
+    def look(self, sql: str) -> Rows: ...
+    def close(self) -> None: ...
+
+
+# -- SQLite ------------------------------------------------------------------------------------------------------------
+
+
+class InlineWriter(Writer):
+    """Commits in the loop instead of a thread, alone, after others had their chance to come first."""
+
+    def __init__(self, connection: sqlite3.Connection, session: NewSession, watcher: Watcher, wake: TellWakes) -> None:
+        super().__init__(MEMORY, lambda: connection, session, wake)
+        self._watcher = watcher
+
+    async def run(self, operation: Callable[[Session], T]) -> T:
+        await asyncio.sleep(0)
+        ticket = Ticket(operation, asyncio.get_running_loop())
+        before = self._open().total_changes
+        self._commit([ticket])
+        if self._open().total_changes != before:
+            self._watcher.committed(current_call.get())
+        value: T = await ticket.future
+        return value
+
+    def watch(self, watching: bool) -> None:
+        """The network tells of commits."""
+
+
+class InlineStore(SqliteStore):
+    def __init__(self, connection: sqlite3.Connection, clock: DatabaseClock, watcher: Watcher, wake: TellWakes) -> None:
+        super().__init__(MEMORY, clock=clock)
+        self._writer = InlineWriter(connection, self._new_session, watcher, wake)
+        self._connection = connection
+        self._checked = True
+
+    async def _look(self, operation: Callable[[Session], T]) -> T:
+        await asyncio.sleep(0)
+        return operation(self._new_session(self._connection))
+
+
+class SqliteBase:
+    kind = "sqlite"
+    _template: bytes | None = None
+
+    def __init__(self, clock: DatabaseClock) -> None:
+        self._clock = clock
+        self._connection = open_connection(MEMORY)
+        if SqliteBase._template is None:
+            self._connection.execute("BEGIN IMMEDIATE")
+            migrate.migrate(Session(self._connection, BEGINNING.timestamp()), MEMORY)
+            self._connection.execute("COMMIT")
+            SqliteBase._template = self._connection.serialize()
+        else:
+            self._connection.deserialize(SqliteBase._template)
+        self._looking = self._connection.cursor()
+        self._looking.row_factory = None
+
+    def open(self, watcher: Watcher, wake: TellWakes) -> Store:
+        return InlineStore(self._connection, self._clock, watcher, wake)
+
+    def look(self, sql: str) -> Rows:
+        return self._looking.execute(sql).fetchall()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+UNWATCHED = {"worker_save", "worker_remove", "worker_list", "tally_add", "step_get", "lease_list", "tenant_depths"}
+"""What touches no job; each look at PostgreSQL is a round trip."""
+TELLING = {"job_insert_many", "job_leave_if_leased", "job_cancel", "job_retry_if_ended", "job_reap", "tenant_set", "queue_set"}
+"""What others are told of."""
+
+
+# -- PostgreSQL --------------------------------------------------------------------------------------------------------
+
+
+class PostgresBase:
+    """One verb at a time, on a real loop: the simulation waits for the answer and no virtual time passes."""
+
+    kind = "postgres"
+
+    def __init__(self, clock: DatabaseClock, url: str) -> None:
+        from holdfast.store.postgres.store import PostgresStore
+
+        self._loop = asyncio.new_event_loop()
+        self._store = PostgresStore(url, clock=clock)
+
+    def open(self, watcher: Watcher, wake: TellWakes) -> Store:
+        store: Any = OneVerbAtATime(self, self._store, watcher, wake)
+        opened: Store = store
+        return opened
+
+    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        simulated = asyncio._get_running_loop()
+        asyncio._set_running_loop(None)
+        try:
+            with real_time():
+                return self._loop.run_until_complete(work)
+        finally:
+            asyncio._set_running_loop(simulated)
+
+    def look(self, sql: str) -> Rows:
+        return [tuple(row) for row in self.wait_for(self._store._connections.fetch(sql))]
+
+    def close(self) -> None:
+        self.wait_for(self._store.close())
+        self._loop.close()
+
+
+class OneVerbAtATime:
+    name = "postgres"
+
+    def __init__(self, base: PostgresBase, store: Any, watcher: Watcher, wake: TellWakes) -> None:
+        self._base = base
+        self._store = store
+        self._watcher = watcher
+        self._wake = wake
+
+    def __getattr__(self, verb: str) -> Callable[..., Awaitable[Any]]:
+        async def carried_out(*args: Any, **options: Any) -> Any:
+            await asyncio.sleep(0)
+            answer = self._base.wait_for(getattr(self._store, verb)(*args, **options))
+            if verb not in UNWATCHED:
+                self._watcher.committed(current_call.get())
+            if verb in TELLING:
+                self._wake({""})
+            await asyncio.sleep(0)
+            return answer
+
+        return carried_out
+
+
+# -- the network -------------------------------------------------------------------------------------------------------
+
+
+class Faults(Protocol):
+    """What goes wrong with one verb."""
+
+    def on_the_way(self, call: Call) -> str | None:
+        """`refused` (it never arrives), `lost` (it is carried out, the answer never arrives), `killed before`,
+        `killed after` or `late`."""
+
+    def killed(self, process: Process) -> None: ...
+
+
+class Listener(NamedTuple):
+    process: Process
+    wake: Wake
+    context: Context
+
+
+class Network:
+    """Wires of all processes to one database, and the wake-ups between them."""
+
+    def __init__(self, loop: SimulatedLoop, rng: random.Random, base: Base, watcher: Watcher, faults: Faults) -> None:
+        self.loop = loop
+        self.rng = rng
+        self.base = base
+        self.watcher = watcher
+        self.faults = faults
+        self.listeners: list[Listener] = []
+        self.pace = rng.choice((0.1, 0.3, 0.8))
+        """How often a way takes a noticeable time."""
+
+    def wire(self, process: Process) -> Store:
+        wire: Any = Wire(self, process)
+        store: Store = wire
+        return store
+
+    def tell(self, wakes: set[str]) -> None:
+        """Hints come late or not at all, and as a rule without saying what for."""
+        told = sorted(wake for wake in wakes if not wake.startswith("log:"))
+        for listener in self.listeners if told else ():
+            if not listener.process.alive or self.rng.random() < 0.2:
+                continue
+            after = self.rng.choice((0.0, 0.001, 0.05))
+            for what in told if self.rng.random() < 0.5 else [""]:
+                # In the listener's own context: while it is frozen it hears nothing.
+                self.loop.call_later(after, self._deliver, listener, what, context=listener.context)
+
+    def _deliver(self, listener: Listener, what: str) -> None:
+        if listener in self.listeners:
+            listener.wake(what)
+
+
+class Wire:
+    """The store as one process sees it."""
+
+    def __init__(self, network: Network, process: Process) -> None:
+        self._network = network
+        self._process = process
+        self._store = network.base.open(network.watcher, network.tell)
+        self.name = self._store.name
+        self.pooled = False
+
+    async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
+        entry = Listener(self._process, wake, copy_context())
+        self._network.listeners.append(entry)
+
+        async def stop() -> None:
+            self._network.listeners.remove(entry)
+
+        return stop
+
+    @property
+    def listening(self) -> bool:
+        return any(listener.process is self._process for listener in self._network.listeners)
+
+    async def leave_loop(self) -> None:
+        pass
+
+    def __getattr__(self, verb: str) -> Callable[..., Awaitable[Any]]:
+        async def sent(*args: Any, **options: Any) -> Any:
+            return await self._send(Call(self._process, verb, args, options))
+
+        return sent
+
+    async def _send(self, call: Call) -> Any:
+        network = self._network
+        fault = network.faults.on_the_way(call)
+        await self._travel(late=fault == "late")
+        if fault == "refused":
+            raise StorageUnavailable("The database is away (simulated).")
+        if fault == "killed before":
+            await self._die()
+        current_call.set(call)
+        answer = await getattr(self._store, call.verb)(*call.args, **call.options)
+        if fault == "killed after":
+            await self._die()
+        await self._travel(late=False)
+        if fault == "lost":
+            raise StorageUnavailable("The answer was lost on the way (simulated).")
+        return answer
+
+    async def _travel(self, *, late: bool) -> None:
+        rng = self._network.rng
+        drawn = rng.random()
+        if late:
+            await asyncio.sleep(rng.uniform(1.0, 30.0))
+        elif drawn < self._network.pace:
+            await asyncio.sleep(rng.choice((0.001, 0.01, 0.2)))
+
+    async def _die(self) -> None:
+        self._network.faults.killed(self._process)
+        await asyncio.get_running_loop().create_future()
