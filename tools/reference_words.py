@@ -45,7 +45,6 @@ VARIABLES = {
     "HOLDFAST_HOSTS_ALLOWED": "Extraction: hosts with private addresses that may be cloned from.",
     "HOLDFAST_REGISTRY_URL": "Extraction: where licenses and dates of packages are asked for.",
     "HOLDFAST_EXTRACTION_PROFILE": "Extraction: `generic` or `research`.",
-    "HOLDFAST_SECRET_KEYS": "Extraction: keys that seal the credentials of integrations, the newest first.",
     "HOLDFAST_GITHUB_API": "Extraction: the address of GitHub Enterprise's API.",
     "HOLDFAST_WORKSPACE": "Pipelines: the folder in which runs have their working folders.",
     "HOLDFAST_TOOL": "Pipelines: set for outside tools, to find what they leave running.",

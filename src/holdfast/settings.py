@@ -151,10 +151,6 @@ class Settings:
     """Whether this app sends webhooks: then its workers serve the queue `webhooks` too."""
     webhook_networks: tuple[IPv4Network | IPv6Network, ...] = _setting((), _NETWORKS)
     """Where webhooks may go although it is not public, and without https."""
-    encryption_key: str | None = _text(
-        "HOLDFAST_ENCRYPTION_KEY", right="a secret of 32 characters or more", chars_min=32, secret=True
-    )
-    """Seals the secrets of webhooks in the database."""
     max_lifetime: float | None = _seconds(None, "HOLDFAST_MAX_LIFETIME_SEC")
     """How long a worker process lives at the most; it drains in time."""
     machine_provider: str = _one_of("none", "HOLDFAST_MACHINE_PROVIDER", "none", "local", "fly", "kubernetes")
@@ -178,7 +174,7 @@ class Settings:
     adopted: tuple[Any, ...] = _setting((), _ADOPTED)
     """Of `holdfast.adopt.AdoptedTable`: the reaper looks after them, beside those that `holdfast adopt` has stored."""
     encryption_keys: tuple[bytes, ...] = _setting((), _ENCRYPTION, shown=False)
-    """Seal arguments, results and results of steps in the database: the first one seals, all of them open."""
+    """Seal arguments, results, results of steps and stored secrets in the database: the first one seals, all of them open."""
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
 
     def origin(self, field: str) -> str:

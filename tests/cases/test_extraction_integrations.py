@@ -172,11 +172,11 @@ async def test_an_integration_that_cannot_work_is_refused(sqlite_url: str, given
 
 async def test_without_a_key_no_token_is_stored(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The refusal names the variable."""
-    monkeypatch.delenv("HOLDFAST_SECRET_KEYS", raising=False)
+    monkeypatch.delenv("HOLDFAST_ENCRYPTION_KEYS", raising=False)
     hf = Holdfast(sqlite_url)
     staged = Staged(hf)
     await hf.migrate()
-    with pytest.raises(Conflict, match="HOLDFAST_SECRET_KEYS"):
+    with pytest.raises(Conflict, match="HOLDFAST_ENCRYPTION_KEYS"):
         await staged.extraction.integrations.create("acme", "github", token="ghp_1")
     await hf.aclose()
 

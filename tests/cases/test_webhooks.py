@@ -17,11 +17,12 @@ from holdfast.errors import ConfigError, Conflict, InvalidArguments, InvalidOpti
 from tests.support.stand_in import CUT, Answer, StandIn, stand_in, too_many
 
 LOCAL = "127.0.0.0/8"
+KEY = "a2" * 21 + "k="
 
 
 @pytest.fixture
 async def hf(database_url: str, clock: ManualClock) -> AsyncIterator[Holdfast]:
-    app = Holdfast(database_url, clock=clock, webhooks=True, webhook_networks=[LOCAL], encryption_key="k" * 32)
+    app = Holdfast(database_url, clock=clock, webhooks=True, webhook_networks=[LOCAL], encryption_keys=KEY)
 
     @app.task(announce=True, max_attempts=1)
     async def work(fail: bool = False) -> str:

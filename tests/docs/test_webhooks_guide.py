@@ -41,5 +41,5 @@ def test_the_page_tells_the_tries_and_settings_as_they_are() -> None:
     units = ((3600, "h"), (60, "min"), (1, "s"))
     waits = [next(f"{wait / size:g} {unit}" for size, unit in units if wait >= size) for wait in BACKOFF]
     assert ", ".join(waits) in page and f"After {ATTEMPTS} tries" in page
-    for name in ("webhooks", "webhook_networks", "encryption_key"):
+    for name in ("webhooks", "webhook_networks", "encryption_keys"):
         assert f"| `{name}` | `HOLDFAST_{name.upper()}` |" in page and hasattr(Settings, name)

@@ -116,11 +116,11 @@ def test_secrets_that_are_none_are_refused_and_not_shown() -> None:
 
 def test_a_sealed_secret_opens_with_its_key_in_its_place_alone() -> None:
     """Without a key it stays as it is."""
-    key = "e" * 32
+    key = (b"e" * 32,)
     sealed = seal(SECRET, key, "wh_1")
     assert SECRET not in sealed and sealed != seal(SECRET, key, "wh_1")
     assert unseal(sealed, key, "wh_1") == SECRET
-    assert unseal(seal(SECRET, None, "wh_1"), key, "wh_1") == SECRET
-    for wrong, place in (("f" * 32, "wh_1"), (key, "wh_2"), (None, "wh_1")):
+    assert unseal(seal(SECRET, (), "wh_1"), key, "wh_1") == SECRET
+    for wrong, place in (((b"f" * 32,), "wh_1"), (key, "wh_2"), ((), "wh_1")):
         with pytest.raises(ConfigError):
             unseal(sealed, wrong, place)

@@ -107,12 +107,12 @@ async def test_a_token_goes_in_and_is_never_shown(shown: Shown) -> None:
 
 async def test_without_a_sealing_key_no_token_is_asked_for(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page says what is to be set, and a token that is sent all the same is refused."""
-    monkeypatch.delenv("HOLDFAST_SECRET_KEYS", raising=False)
+    monkeypatch.delenv("HOLDFAST_ENCRYPTION_KEYS", raising=False)
     hf = Holdfast(sqlite_url)
     shown = Shown(hf, vault=None)
     await hf.migrate()
     text = (await shown.page("/integrations", "acme admin")).text
-    assert "HOLDFAST_SECRET_KEYS" in text and 'action="/integrations/add"' not in text
+    assert "HOLDFAST_ENCRYPTION_KEYS" in text and 'action="/integrations/add"' not in text
     assert (await shown.send("acme admin", "/integrations/add", provider="gitlab", token=TOKEN)).status_code == 409
     await hf.aclose()
 

@@ -9,7 +9,7 @@ from holdfast import sealing
 from holdfast.errors import SealedUnreadable
 from holdfast.extraction.errors import TokenUnreadable
 
-VARIABLE = "HOLDFAST_SECRET_KEYS"
+VARIABLE = "HOLDFAST_ENCRYPTION_KEYS"
 
 
 class Vault(sealing.Vault):

@@ -66,8 +66,8 @@ async def _deliver(platform: Platform, webhook: str, message: str, body: str) ->
         raise Abort(f"The webhook is disabled: {row['disabled_reason']}", code="webhook_disabled")
     if row["wait_seconds"] is not None and row["wait_seconds"] > 0:
         raise Snooze(row["wait_seconds"] + random.random())
-    key = platform.settings.encryption_key
-    signing = [unseal(stored, key, webhook) for stored in (row["secret"], row["old_secret"]) if stored]
+    keys = platform.settings.encryption_keys
+    signing = [unseal(stored, keys, webhook) for stored in (row["secret"], row["old_secret"]) if stored]
     data = body.encode()
     headers = headers_of(signing, message, int(row["now_at"].timestamp()), data)
     try:

@@ -17,6 +17,7 @@ from holdfast.errors import ConfigError, Conflict, InvalidOption, JobConflict, J
 from holdfast.ids import is_uuid
 from holdfast.job import Hold, State, status_of
 from holdfast.people.common import checked_limit, checked_name, checked_name_or_none, note, within
+from holdfast.sealing import open_json
 from holdfast.store.protocol import Transaction
 from holdfast.webhooks.common import OLD_SECRET_SECONDS, Platform
 from holdfast.webhooks.sealing import seal
@@ -124,7 +125,7 @@ class Webhooks:
             raise InvalidOption("A new webhook needs its url.")
         secret = new_secret() if secret is None else _own_secret(secret)
         webhook_id = f"wh_{time.time_ns() // 1_000_000:011x}{secrets.token_hex(6)}"  # in the order of their making
-        stored = seal(secret, self._platform.settings.encryption_key, webhook_id)
+        stored = seal(secret, self._platform.settings.encryption_keys, webhook_id)
         async with within(self._platform, tx) as inside:
             given = (webhook_id, tenant, address, filters or '["*"]', description, stored, by)
             rows = await inside.shared("webhook_insert", *given)
@@ -161,7 +162,7 @@ class Webhooks:
     ) -> NewWebhook:
         """A new secret. For `keep` seconds messages are signed with both, so that the receiver can change over."""
         secret = new_secret()
-        stored = seal(secret, self._platform.settings.encryption_key, id)
+        stored = seal(secret, self._platform.settings.encryption_keys, id)
         async with self._platform.transaction() as tx:
             row = _one(await tx.shared("webhook_rotate", _known(id), tenant, stored, float(keep)), id)
             await note(tx, row["tenant"], "webhook_rotated", checked_name_or_none("by", by), webhook=id)
@@ -204,14 +205,14 @@ class Webhooks:
         page = (checked_name_or_none("cursor", cursor), checked_limit(limit))
         await self.get(id, tenant=tenant)
         rows = await self._platform.store.shared("delivery_list", id, state, *page)
-        return [_delivery(row) for row in rows]
+        return [_delivery(row, self._platform.settings.encryption_keys) for row in rows]
 
     async def delivery(self, id: str, delivery: str, *, tenant: str | None = None) -> Delivery:
         await self.get(id, tenant=tenant)
         rows = await self._platform.store.shared("delivery_get", id, delivery) if is_uuid(delivery) else []
         if not rows:
             raise NotFound(f"There is no delivery {reprlib.repr(delivery)} of the webhook {id}.")
-        return _delivery(rows[0])
+        return _delivery(rows[0], self._platform.settings.encryption_keys)
 
     async def replay(
         self, id: str, delivery: str | None = None, *, tenant: str | None = None, by: str | None = None
@@ -269,16 +270,17 @@ class _Row(msgspec.Struct):
     cancel_requested_at: datetime | None
 
 
-def _delivery(row: dict[str, Any]) -> Delivery:
+def _delivery(row: dict[str, Any], keys: tuple[bytes, ...]) -> Delivery:
     state = State(row["state"])
+    args = msgspec.json.decode(open_json(keys, row["args"], f"{row['id']}:args"))
     looked_at = _Row(state, Hold(row["hold"]) if row["hold"] else None, row["attempt"], row["cancel_requested_at"])
     return Delivery(
         id=row["id"],
-        message=row["message"],
-        type=row["type"],
+        message=args["message"],
+        type=args["type"],
         status=status_of(looked_at),
         attempt=row["attempt"],
-        answer=msgspec.json.decode(row["answer"]) if row["answer"] else None,
+        answer=msgspec.json.decode(open_json(keys, row["answer"], f"{row['id']}:result")) if row["answer"] else None,
         error_code=row["error_code"],
         error_message=row["error_message"],
         next_try_at=row["run_at"] if state is State.QUEUED else None,

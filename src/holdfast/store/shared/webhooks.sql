@@ -63,7 +63,7 @@ WHERE id = $1 AND (CAST($2 AS text) IS NULL OR tenant = $2) AND disabled_at IS N
 
 -- name: delivery_list
 -- Newest first. The task is written here and not given, so that jobs_deliveries can be used.
-SELECT CAST(id AS text) AS id, args ->> 'message' AS message, args ->> 'type' AS type, state, hold, attempt,
+SELECT CAST(id AS text) AS id, CAST(args AS text) AS args, state, hold, attempt,
     cancel_requested_at, CAST(result AS text) AS answer, error_code, error_message, run_at, created_at, finished_at
 FROM holdfast.jobs
 WHERE task = 'holdfast:deliver' AND project = $1 AND (CAST($2 AS text) IS NULL OR state = $2)
@@ -71,7 +71,7 @@ WHERE task = 'holdfast:deliver' AND project = $1 AND (CAST($2 AS text) IS NULL O
 ORDER BY id DESC LIMIT $4
 
 -- name: delivery_get
-SELECT CAST(id AS text) AS id, args ->> 'message' AS message, args ->> 'type' AS type, state, hold, attempt,
+SELECT CAST(id AS text) AS id, CAST(args AS text) AS args, state, hold, attempt,
     cancel_requested_at, CAST(result AS text) AS answer, error_code, error_message, run_at, created_at, finished_at
 FROM holdfast.jobs
 WHERE task = 'holdfast:deliver' AND project = $1 AND CAST(id AS text) = $2
