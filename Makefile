@@ -80,8 +80,8 @@ reference: setup ## write the pages of docs/reference that come out of the code
 
 docs: setup ## build the documentation into build/site; a broken link is an error
 	@$(PY) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[docs]'
-	@$(PY) -m mkdocs build --strict --quiet --site-dir build/site
-	@echo "build/site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet --site-dir build/site
+	@echo "build/site is ready: $(PY) -m http.server --bind 127.0.0.1 --directory build/site"
 
 scan: setup ## our own extraction over this repository; what it finds must be on tools/scan-allowed.toml
 	@$(PY) -m tools.scan

@@ -132,6 +132,7 @@ EVENTS = {
     "webhook_created": ("whoever made it", "An address of a tenant that is told what happens."),
     "webhook_changed": ("whoever changed it", "Its address, its events or its description."),
     "webhook_rotated": ("whoever asked for it", "It has a new secret."),
+    "webhook_tested": ("whoever asked for it", "A test message was sent to it."),
     "webhook_disabled": (
         "whoever disabled it, or the delivery",
         "Nothing is sent there any more; too many failures do the same.",

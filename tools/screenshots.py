@@ -14,6 +14,8 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 
 from holdfast import Abort, Holdfast, current
+from tests.support.extraction_pages import extracted_twice, registry
+from tests.support.extractions import Staged
 from tests.support.served import Served
 from tools.browser import MISSING, find_browser
 
@@ -26,6 +28,9 @@ PAGES = (
     ("organization", "/organization"),
     ("job-failed", "/jobs/{failed}"),
     ("job-running", "/jobs/{running}"),
+    ("repositories", "/extraction"),
+    ("extraction", "/extraction/project?id=shop"),
+    ("vulnerabilities", "/extraction/rows?id=shop&kind=vulnerabilities"),
 )
 """Name of the picture, and its address below the server's; `{failed}` and the like are ids of the seeded jobs."""
 THEMES = ("light", "dark")
@@ -101,9 +106,10 @@ def main() -> int:
         return 1
     IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        served = Served(f"sqlite:///{folder}/holdfast.db", api_rate=0)
+        served = Served(f"sqlite:///{folder}/holdfast.db", joined=lambda hf: Staged(hf, registry=registry), api_rate=0)
         try:
             add_tasks(served.hf)
+            served.run(extracted_twice(served.application))
             ids = served.run(seed(served.hf))
             served.start(served.hf.run_worker())
             browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])

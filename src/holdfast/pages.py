@@ -53,7 +53,7 @@ class Page(Protocol):
     def render(self, template: str, *, status: int = 200, **values: Any) -> Any: ...
 
     def redirect(self, path: str, done: str | None = None, **query: Any) -> Any:
-        """After something was done; `done` names one of the sentences of the frame (`cancelled`, `saved`, …)."""
+        """After something was done; `done` names a sentence of the frame (`cancelled`, `saved`, …) or of `said=`."""
 
     async def confirmed(self, title: str, sentence: str, *, button: str, count: int = 1, danger: bool = False) -> Any:
         """None where the form says `confirm` with this count; else the answer: a question that names what would happen."""
@@ -84,8 +84,12 @@ class Route(msgspec.Struct, frozen=True):
 class Pages:
     """A group of pages: its routes, its entries in the navigation, its templates."""
 
-    def __init__(self, name: str, *, templates: str | None = None, nav: Sequence[Nav] = ()) -> None:
+    def __init__(
+        self, name: str, *, templates: str | None = None, nav: Sequence[Nav] = (), said: Mapping[str, str] | None = None
+    ) -> None:
+        """`said`: more sentences for `redirect(done=…)`, by name; those of the frame keep theirs."""
         self.name = name
+        self.said = dict(said or {})
         self.templates = templates
         self.nav = tuple(nav)
         self.routes: list[Route] = []

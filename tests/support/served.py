@@ -23,8 +23,14 @@ class Served:
     """`served.run(coroutine)` runs on the server's own loop, where its Holdfast object lives."""
 
     def __init__(
-        self, database_url: str, around: Callable[[Holdfast, ASGIApp], ASGIApp] | None = None, **settings: Any
+        self,
+        database_url: str,
+        around: Callable[[Holdfast, ASGIApp], ASGIApp] | None = None,
+        *,
+        joined: Callable[[Holdfast], Any] | None = None,
+        **settings: Any,
     ) -> None:
+        """`joined` lets an application join before the database is migrated; what it returns is `served.application`."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="served", daemon=True)
         self._thread.start()
@@ -32,10 +38,13 @@ class Served:
         self.port: int = self._listening.getsockname()[1]
         self.base = f"http://127.0.0.1:{self.port}"
         self._database_url, self._settings, self._around = database_url, settings, around
+        self._joined = joined
+        self.application: Any = None
         self.hf: Holdfast = self.run(self._open())
 
     async def _open(self) -> Holdfast:
         hf = Holdfast(self._database_url, **self._settings)
+        self.application = None if self._joined is None else self._joined(hf)
         await hf.migrate()
         self.app = hf.asgi()
         app = self._around(hf, self.app) if self._around else self.app

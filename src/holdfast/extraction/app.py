@@ -30,6 +30,7 @@ from holdfast.extraction.results import Results, RunRow, read_results, read_runs
 from holdfast.extraction.sealing import Vault
 from holdfast.extraction.sql import NAME, Statements
 from holdfast.extraction.sync import ProjectKeeper, replace
+from holdfast.pages import Pages
 from holdfast.pipeline import Outcome, Pipeline, redact
 
 QUEUE = "extraction"
@@ -81,7 +82,8 @@ class Extraction:
 
         self._task = extract
         self._follow_up = enrich
-        parts = {"tasks": [extract, enrich], "routers": [_router, _integrations_router], "application": self}
+        routers = [_router, _integrations_router]
+        parts = {"tasks": [extract, enrich], "routers": routers, "pages": _page_groups(), "application": self}
         hf.extend(NAME, migrations="holdfast.extraction.tables", **parts)
 
     @classmethod
@@ -104,27 +106,39 @@ class Extraction:
     ) -> Job[None]:
         """Connect a project to its repository and start the first extraction: all of it, or nothing."""
         async with self._within(tx) as ask:
-            return await self._start(ask, await repositories.connect(ask, tenant, project, given, integration), by)
+            repository = await repositories.connect(ask, tenant, project, given, integration)
+            await self._note(ask, "repository_connected", repository, by)
+            return await self._start(ask, repository, by)
 
     async def start(self, tenant: str, project: str, *, by: str | None = None, tx: Any = None) -> Job[None]:
         """Extract what is connected; ExtractionInProgress while the project has an active extraction."""
         async with self._within(tx) as ask:
             return await self._start(ask, await repositories.locked(ask, tenant, project), by)
 
-    async def configure(self, tenant: str, project: str, given: Project, *, integration: str | None = None) -> Repository:
+    async def configure(
+        self, tenant: str, project: str, given: Project, *, integration: str | None = None, by: str | None = None
+    ) -> Repository:
         """Connect or change the repository without an extraction; not while one is active, which would not heed it."""
         async with self.hf.transaction() as tx:
             ask = Statements(self.hf, tx)
             await self._refuse_active(await ask("repository_lock", tenant, project))
-            return await repositories.connect(ask, tenant, project, given, integration)
+            repository = await repositories.connect(ask, tenant, project, given, integration)
+            await self._note(ask, "repository_connected", repository, by)
+            return repository
 
-    async def disconnect(self, tenant: str, project: str) -> None:
+    async def disconnect(self, tenant: str, project: str, *, by: str | None = None) -> None:
         """The repository and all its results are gone; its jobs stay as they are."""
         async with self.hf.transaction() as tx:
             ask = Statements(self.hf, tx)
-            await repositories.locked(ask, tenant, project)
+            repository = await repositories.locked(ask, tenant, project)
             await self._refuse_active(await ask("repository_lock", tenant, project))
             await ask("repository_delete", tenant, project)
+            await self._note(ask, "repository_disconnected", repository, by)
+
+    async def _note(self, ask: Statements, kind: str, repository: Repository, by: str | None) -> None:
+        """Into the audit trail. A program that says for nobody that it acts has its own log."""
+        if by is not None:
+            await ask.note(repository.tenant, kind, by, project=repository.project, source=repository.source)
 
     async def _refuse_active(self, found: Sequence[Mapping[str, Any]]) -> None:
         repository = await repositories.seen(self.hf, Repository(**found[0])) if found else None
@@ -161,6 +175,7 @@ class Extraction:
             raise _in_progress(repository, job.id)
         await ask("repository_queue", repository.id, job.id)
         await ask("run_insert", repository.id, job.id)
+        await self._note(ask, "extraction_started", repository, by)
         return job
 
     async def get(self, tenant: str, project: str) -> Repository:
@@ -173,6 +188,12 @@ class Extraction:
         async with self.hf.transaction() as tx:
             rows = await Statements(self.hf, tx)("repository_list", tenant, cursor, checked_limit(limit))
         return [await repositories.up_to_date(self.hf, Repository(**row)) for row in rows]
+
+    async def organizations(self, *, cursor: str | None = None, limit: int = 50) -> dict[str, int]:
+        """For the service role: those that have repositories, by name, with how many; `cursor` is the last one seen."""
+        async with self.hf.transaction() as tx:
+            rows = await Statements(self.hf, tx)("repository_tenants", cursor, checked_limit(limit))
+        return {row["tenant"]: row["count"] for row in rows}
 
     async def results(self, tenant: str, project: str) -> Results:
         """The newest of each kind, with the difference to the run before."""
@@ -305,6 +326,12 @@ def _integrations_router() -> Any:
     from holdfast.extraction.integration_routes import router
 
     return router
+
+
+def _page_groups() -> list[Pages]:
+    from holdfast.extraction import integration_pages, page_actions, pages
+
+    return [pages.pages, page_actions.pages, integration_pages.pages]
 
 
 def _in_progress(repository: Repository, job_id: str) -> ExtractionInProgress:

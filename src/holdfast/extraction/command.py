@@ -35,6 +35,7 @@ TOKENS = {
     "bitbucket.org": ("BITBUCKET_TOKEN", "x-token-auth"),
 }
 OWN_TOKEN = "HOLDFAST_GIT_TOKEN"
+TENANT = "local"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -140,6 +141,12 @@ class _Watched(Pipeline):
         return await super().run(context)
 
 
+def _project_name(project: Project) -> str:
+    """In a database that is kept, each repository and folder is a project of its own."""
+    name = project.shown_name if project.is_address else Path(project.source).resolve().name
+    return name if name.isprintable() and name else TENANT
+
+
 async def _given(credentials: Credentials | None) -> Credentials | None:
     return credentials
 
@@ -152,7 +159,7 @@ async def _run(project: Project, options: Options, credentials: Credentials | No
         queue = f"extract-{uuid.uuid4().hex[:12]}"
         extraction = Extraction(hf, options, pipeline=pipeline, credentials=lambda _: _given(credentials), queue=queue)
         await hf.migrate()
-        job = await extraction.connect("local", "local", project)
+        job = await extraction.connect(TENANT, _project_name(project), project)
         worker = asyncio.create_task(hf.run_worker(queues=[queue], concurrency=1, exit_when_idle=0.0, reap=False))
         try:
             await _show(hf, job.id, pipeline)

@@ -76,7 +76,7 @@ async def set_token(
 ) -> Response:
     """From the next run on."""
     require(caller, Act.MANAGE_PROJECTS)
-    return reply(await extraction.integrations.set_token(org, named(integration_id), body.token))
+    return reply(await extraction.integrations.set_token(org, named(integration_id), body.token, by=caller.actor))
 
 
 @router.delete(
@@ -89,5 +89,5 @@ async def set_token(
 async def remove(org: OrganizationDep, integration_id: str, caller: CallerDep, extraction: ExtractionDep) -> Response:
     """Not while a project uses it."""
     require(caller, Act.MANAGE_PROJECTS)
-    await extraction.integrations.remove(org, named(integration_id))
+    await extraction.integrations.remove(org, named(integration_id), by=caller.actor)
     return Response(status_code=204)

@@ -61,6 +61,11 @@ class Integrations:
         self._vault = vault
         self._github = github
 
+    @property
+    def can_seal(self) -> bool:
+        """Whether tokens can be stored here."""
+        return self._vault is not None
+
     async def create(
         self,
         tenant: str,
@@ -78,9 +83,10 @@ class Integrations:
         made = uuid.uuid4().hex
         sealed = None if token is None else self._seal(tenant, made, host, token)
         async with self._hf.transaction() as tx:
-            rows = await Statements(self._hf, tx)(
-                "integration_insert", tenant, made, provider, host, name, user_name, installation_id, sealed, by
-            )
+            ask = Statements(self._hf, tx)
+            rows = await ask("integration_insert", tenant, made, provider, host, name, user_name, installation_id, sealed, by)
+            if rows:
+                await ask.note(tenant, "integration_added", by, integration=made, host=host, name=name)
         if not rows:
             raise Conflict(
                 f"The installation {installation_id} is connected already; remove that one first.", "installation_taken"
@@ -96,7 +102,7 @@ class Integrations:
         async with self._hf.transaction() as tx:
             return _public(_one(await Statements(self._hf, tx)("integration_get", tenant, integration_id), tenant))
 
-    async def set_token(self, tenant: str, integration_id: str, token: str) -> Integration:
+    async def set_token(self, tenant: str, integration_id: str, token: str, *, by: str | None = None) -> Integration:
         """The next run uses it."""
         _check_token(token)
         async with self._hf.transaction() as tx:
@@ -105,17 +111,19 @@ class Integrations:
             if found["installation_id"] is not None:
                 raise Conflict("An installation has no token of its own; one is made for each run.", "integration_has_no_token")
             sealed = self._seal(tenant, integration_id, found["host"], token)
+            await ask.note(tenant, "integration_token_replaced", by, integration=integration_id, host=found["host"])
             return _public((await ask("integration_set_token", tenant, integration_id, sealed))[0])
 
-    async def remove(self, tenant: str, integration_id: str) -> None:
+    async def remove(self, tenant: str, integration_id: str, *, by: str | None = None) -> None:
         async with self._hf.transaction() as tx:
             ask = Statements(self._hf, tx)
-            _one(await ask("integration_lock", tenant, integration_id), tenant)
+            found = _one(await ask("integration_lock", tenant, integration_id), tenant)
             users = [row["project"] for row in await ask("integration_users", tenant, integration_id)]
             if users:
                 used = ", ".join(users)
                 raise Conflict(f"The integration is used by {used}; connect them otherwise first.", "integration_in_use")
             await ask("integration_delete", tenant, integration_id)
+            await ask.note(tenant, "integration_removed", by, integration=integration_id, host=found["host"])
 
     async def reseal(self) -> int:
         """Everything that an older key sealed, with the newest; then the older key may go. How many were done."""

@@ -223,7 +223,7 @@ async def put(
 ) -> Response:
     require(caller, Act.MANAGE_PROJECTS)
     given = body.given(extraction.options.hosts_allowed)
-    return reply(await extraction.configure(org, named(project), given, integration=body.integration))
+    return reply(await extraction.configure(org, named(project), given, integration=body.integration, by=caller.actor))
 
 
 @router.delete(
@@ -236,7 +236,7 @@ async def put(
 async def remove(org: OrganizationDep, project: str, caller: CallerDep, extraction: ExtractionDep) -> Response:
     """With all results."""
     require(caller, Act.MANAGE_PROJECTS)
-    await extraction.disconnect(org, named(project))
+    await extraction.disconnect(org, named(project), by=caller.actor)
     return Response(status_code=204)
 
 

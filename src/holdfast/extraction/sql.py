@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from holdfast import Holdfast
 
 NAME = "extraction"
@@ -20,6 +22,10 @@ class Statements:
     async def __call__(self, statement: str, *args: Any) -> list[dict[str, Any]]:
         found = await self.tx.fetch(self._extension.statement(self.tx.store_kind, statement), *args)
         return [{name: _moment(name, value) for name, value in row.items()} for row in found]
+
+    async def note(self, tenant: str, kind: str, by: str | None, **data: Any) -> None:
+        """One line of the audit trail, in the transaction of the change that it tells of."""
+        await self.tx.shared("audit_write", tenant, kind, by, msgspec.json.encode(data).decode())
 
 
 def _moment(name: str, value: Any) -> Any:

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from holdfast.app import Holdfast
 from holdfast.errors import InvalidOption
-from holdfast.pages import Nav
+from holdfast.pages import Nav, Pages
 from holdfast.people.cache import ShortCache
 from holdfast.version import VERSION
 from holdfast.web.access import Act, Caller, may, require
@@ -58,10 +58,11 @@ class SentForm:
 class Site:
     """What all pages of one served application have in common."""
 
-    def __init__(self, hf: Holdfast, env: jinja2.Environment, nav: Sequence[Nav]) -> None:
+    def __init__(self, hf: Holdfast, env: jinja2.Environment, groups: Sequence[Pages]) -> None:
         self.hf = hf
         self.env = env
-        self.nav = nav
+        self.nav = [entry for group in groups for entry in group.nav]
+        self.sentences = {**{name: text for group in groups for name, text in group.said.items()}, **words.SENTENCES}
         self.assets = Assets()
         self.counts: ShortCache[dict[str, int]] = ShortCache(COUNTS_SECONDS)
         """By tenant: however many look on, they are counted once in a while."""
@@ -169,7 +170,7 @@ class PageRequest:
     @property
     def said(self) -> str:
         """What was done just now."""
-        sentence = words.SENTENCES.get(self.query.get("done", ""), "")
+        sentence = self.site.sentences.get(self.query.get("done", ""), "")
         n = self.query.get("n", "")
         return f"{words.many(int(n), 'job')}: {sentence[0].lower()}{sentence[1:]}" if sentence and n.isdecimal() else sentence
 

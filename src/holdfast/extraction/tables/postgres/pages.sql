@@ -10,9 +10,11 @@ SELECT * FROM (
  ORDER BY place LIMIT $3;
 
 -- name: vulnerabilities_page
+-- Of the same severity: what is known to be exploited first, then what is likelier to be.
 SELECT * FROM (
        SELECT *, (CASE severity WHEN 'critical' THEN '0' WHEN 'high' THEN '1' WHEN 'medium' THEN '2' WHEN 'low' THEN '3' ELSE '4' END
-                  || purl || ' ' || id) COLLATE "C" AS place
+                  || CASE WHEN kev THEN '0' ELSE '1' END
+                  || lpad(CAST(1000000 - CAST(coalesce(epss, 0) * 1000000 AS integer) AS text), 7, '0') || purl || ' ' || id) COLLATE "C" AS place
          FROM holdfast.extraction_vulnerabilities WHERE repository_id = $1) AS found
  WHERE place > $2
    AND (CAST($4 AS text) IS NULL OR position(lower($4) IN lower(id || ' ' || purl || ' ' || summary || ' ' || CAST(aliases AS text))) > 0)

@@ -20,6 +20,10 @@ SELECT * FROM holdfast.extraction_repositories WHERE tenant = $1 AND project = $
 SELECT * FROM holdfast.extraction_repositories
  WHERE tenant = $1 AND project > coalesce($2, '') ORDER BY project LIMIT $3;
 
+-- name: repository_tenants
+SELECT tenant, count(*) AS count FROM holdfast.extraction_repositories
+ WHERE tenant > coalesce($1, '') GROUP BY tenant ORDER BY tenant LIMIT $2;
+
 -- name: repository_queue
 UPDATE holdfast.extraction_repositories
    SET status = 'queued', job_id = $2, run_id = NULL, updated_at = clock_timestamp() WHERE id = $1;
