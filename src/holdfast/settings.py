@@ -288,7 +288,8 @@ def _checked_patterns(label: str, value: Any) -> tuple[str | re.Pattern[str], ..
 def _checked_networks(label: str, value: Any) -> tuple[IPv4Network | IPv6Network, ...]:
     given = [one.strip() for one in value.split(",") if one.strip()] if isinstance(value, str) else value
     try:
-        return tuple(ip_network(one) for one in given)
+        # str(): a number would be taken for an address, and True for 0.0.0.1.
+        return tuple(ip_network(str(one)) for one in given)
     except (TypeError, ValueError):
         raise ConfigError(_wrong(label, value, _NETWORKS)) from None
 
