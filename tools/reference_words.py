@@ -149,6 +149,12 @@ EVENTS = {
     "project_created": ("whoever made it", "A project of a tenant."),
     "project_renamed": ("whoever renamed it", "It has another name."),
     "project_removed": ("whoever removed it", "The project is gone; its jobs stay."),
+    "repository_connected": ("whoever connected it", "A project has this repository now, or other settings of it."),
+    "repository_disconnected": ("whoever disconnected it", "The repository and what was found in it are gone; its jobs stay."),
+    "extraction_started": ("whoever asked for it", "An extraction was queued; its job has the rest."),
+    "integration_added": ("whoever added it", "A way to reach a code host; the token is not in the event."),
+    "integration_token_replaced": ("whoever replaced it", "The next run uses the new token."),
+    "integration_removed": ("whoever removed it", "The integration and its token are gone."),
 }
 """Type -> who is its author, and what happened."""
 
