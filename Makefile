@@ -61,7 +61,12 @@ bench-peers: setup ## measure the peers and Holdfast in one run (installs them; 
 	@$(PY) -m bench.peers --resume
 
 chaos: setup ## kill, freeze and restart at random for some minutes, then check that nothing is lost or doubled
-	@$(PY) tools/chaos.py
+	@$(PY) -m tools.chaos
+
+FUZZED := tests/unit/test_fuzz_values.py tests/unit/test_ticks.py tests/unit/extraction/test_advisory_hostile.py \
+	tests/unit/extraction/test_advisory_ranges.py tests/unit/extraction/test_hostile_manifests.py
+fuzz: setup ## the property tests with a hundred times as many examples
+	@HOLDFAST_FUZZ_TIMES=100 $(PY) -m pytest --quiet $(FUZZED)
 
 simulate: setup ## seeded schedules on a virtual clock: RUNS=100000 for a campaign, SEED=17 to replay one (STORE=postgres)
 	@$(PY) -m tools.simulate $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(if $(STORE),--store $(STORE))
@@ -75,8 +80,8 @@ reference: setup ## write the pages of docs/reference that come out of the code
 
 docs: setup ## build the documentation into build/site; a broken link is an error
 	@$(PY) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[docs]'
-	@$(PY) -m mkdocs build --strict --quiet --site-dir build/site
-	@echo "build/site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet --site-dir build/site
+	@echo "build/site is ready: $(PY) -m http.server --bind 127.0.0.1 --directory build/site"
 
 scan: setup ## our own extraction over this repository; what it finds must be on tools/scan-allowed.toml
 	@$(PY) -m tools.scan

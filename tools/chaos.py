@@ -1,8 +1,10 @@
-"""A campaign against a crowd of workers: kills, freezes, cut connections and server crashes, while jobs of all kinds run.
+"""A campaign against four workers, two reapers and a server: kills, freezes, broken networks and crashes of the database,
+while jobs of all kinds run.
 
 `python tools/chaos.py --minutes 5 --store both --seed 7`. In rounds of half a minute, each on a new database; at the end of a
 round everything is let run to its end and every promise is checked. The seed decides about jobs and troubles, but not about
-the moment at which a process meets them: run a seed that failed more than once.
+the moment at which a process meets them: run a seed that failed more than once. `--report` writes the figures into
+docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -12,13 +14,14 @@ import asyncio
 import contextlib
 import os
 import random
+import re
 import shutil
 import sqlite3
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +31,23 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 import psycopg  # noqa: E402
 import pytest  # noqa: E402
 
-from holdfast.errors import JobConflict, StorageUnavailable  # noqa: E402
-from holdfast.task import JobSpec  # noqa: E402
 from tests.processes import audit  # noqa: E402
-from tests.processes.scene import Scene, fresh_tasks  # noqa: E402
+from tests.processes.scene import APP, Scene, fresh_tasks  # noqa: E402
 from tests.processes.verdict import verdict  # noqa: E402
 from tests.support.postgres import OwnServer  # noqa: E402
 from tests.support.processes import Process, Processes  # noqa: E402
+from tools.chaos_clients import Client, HttpClient  # noqa: E402
+from tools.chaos_report import Round, written  # noqa: E402
+from tools.chaos_wire import Wire  # noqa: E402
 
 ROUND_SECONDS = 30.0
 SETTLE_SECONDS = 90.0
 STOP_SECONDS = 30.0
-WORKERS = 3
+WORKERS = 4
+REAPERS = 2
 CLIENTS = 2
+DATABASE_AWAY = 5
+"""Exit code of a command that could not reach its database."""
 WRONGS_SHOWN_MAX = 20
 IMPATIENT = {
     "HOLDFAST_DEFAULT_LEASE_SEC": "1",
@@ -48,75 +55,65 @@ IMPATIENT = {
     "HOLDFAST_REAPER_INTERVAL_SEC": "0.25",
     "HOLDFAST_GRACE_SEC": "0.2",
 }
-TASKS_BY_WEIGHT = {
-    "work": 60,
-    "work_until_cancelled": 20,
-    "work_at_third_attempt": 10,
-    "work_in_thread": 10,
-    "always_fail": 5,
-    "work_isolated": 1,
-}
-
-
-class Client:
-    """Enqueues and cancels through everything that happens, and remembers what it was told."""
-
-    def __init__(self, name: str, scene: Scene, rng: random.Random) -> None:
-        self._name = name
-        self._scene = scene
-        self._rng = rng
-        self.acknowledged: list[str] = []
-        self.refused = 0
-
-    async def run_until(self, end: float) -> None:
-        while time.monotonic() < end:
-            try:
-                jobs = await self._scene.hf.enqueue_many([self._some_job() for _ in range(self._rng.randint(1, 10))])
-                self.acknowledged += [job.id for job in jobs]
-                if self._rng.random() < 0.3:
-                    await self._cancel_one()
-            except StorageUnavailable:
-                self.refused += 1
-            await asyncio.sleep(self._rng.uniform(0, 0.2))
-
-    def _some_job(self) -> JobSpec[Any]:
-        rng, options = self._rng, dict[str, Any]()
-        if rng.random() < 0.2:
-            options["order"] = f"{self._name}:{rng.randrange(5)}"
-        if rng.random() < 0.1:
-            options["unique"] = f"key {rng.randrange(20)}"
-        if rng.random() < 0.1:
-            options["delay"] = rng.uniform(0, 2)
-        if rng.random() < 0.2:
-            options["priority"] = rng.randint(-5, 5)
-        (name,) = rng.choices(list(TASKS_BY_WEIGHT), list(TASKS_BY_WEIGHT.values()))
-        job: JobSpec[Any] = getattr(self._scene.tasks, name).options(**options).job(self._scene.folder, rng.uniform(0, 0.1))
-        return job
-
-    async def _cancel_one(self) -> None:
-        with contextlib.suppress(JobConflict):
-            await self._scene.hf.cancel(self._rng.choice(self.acknowledged[-50:]), by=self._name)
 
 
 class Troubles:
     """One trouble after another."""
 
-    def __init__(self, scene: Scene, rng: random.Random, server: OwnServer | None) -> None:
+    def __init__(
+        self, scene: Scene, processes: Processes, rng: random.Random, server: OwnServer | None, wire: Wire | None
+    ) -> None:
         self._scene = scene
+        self._processes = processes
         self._rng = rng
         self._server = server
+        self._wire = wire
         self._workers = [self._new_worker() for _ in range(WORKERS)]
+        self._reapers = [scene.reaper() for _ in range(REAPERS)]
+        self._http = self._new_server()
+        self._under_way: set[asyncio.Task[None]] = set()
         self.met: Counter[str] = Counter()
         self.wrongs: list[str] = []
 
+    def server_address(self) -> str:
+        """LookupError while it does not listen yet."""
+        found = re.search(r"Serving (http://\S+)", self._http.output)
+        if found is None:
+            raise LookupError("the server does not listen yet")
+        return found[1]
+
+    def _new_server(self) -> Process:
+        return self._processes.holdfast("server", "--port", "0", app=APP, database_url=self._scene.url)
+
+    async def settled(self) -> None:
+        """What was begun has ended; from now on nothing happens any more."""
+        await asyncio.gather(*self._under_way)
+
+    async def stopped(self) -> None:
+        """Everybody is asked to go, as at the end of a deploy, and goes; nobody is left who serves this database."""
+        self._start_again()
+        everybody = [*self._workers, *self._reapers, self._http]
+        for one in everybody:
+            one.thaw()
+            one.terminate()
+        for one in everybody:
+            code = await one.exited(STOP_SECONDS)
+            if code not in (0, -15):  # a signal before it could listen to signals
+                self.wrongs.append(f"a process ended with {code} after SIGTERM; it printed:\n{one.output[-5000:]}")
+        left = orphans(self._scene.url)
+        if left:
+            self.wrongs.append(f"processes were left behind: {left}")
+
     async def run_until(self, end: float) -> None:
         choices: list[Callable[[], Awaitable[None]]] = [self._kill, self._kill, self._freeze, self._replace]
+        choices += [self._kill_reaper, self._kill_server]
         if self._server is not None:
-            choices += [self._cut_connections, self._cut_connections, self._crash_server]
+            choices += [self._terminate_backends, self._cut_wire, self._delay_wire, self._half_open_wire, self._crash_database]
         else:
             choices += [self._hold_write_lock]
         while time.monotonic() < end:
             await asyncio.sleep(self._rng.uniform(0.1, 1.5))
+            self._start_again()
             trouble = self._rng.choice(choices)
             self.met[trouble.__name__.strip("_")] += 1
             await trouble()
@@ -155,15 +152,57 @@ class Troubles:
         await asyncio.sleep(self._rng.choice([0.1, 0.5, 1, 2, 3, 12]))
         connection.close()
 
-    async def _cut_connections(self) -> None:
-        with psycopg.connect(self._scene.url, autocommit=True) as admin:
+    def _start_again(self) -> None:
+        """As whoever supervises them does: a reaper or server that finds no database at its start ends and says so."""
+        for place, one in enumerate(self._reapers):
+            if one.returncode == DATABASE_AWAY:
+                self._reapers[place] = self._scene.reaper()
+                self.met["start_again"] += 1
+        for place, one in enumerate(self._workers):
+            if one.returncode == DATABASE_AWAY:
+                self._workers[place] = self._new_worker()
+                self.met["start_again"] += 1
+        if self._http.returncode == DATABASE_AWAY:
+            self._http = self._new_server()
+            self.met["start_again"] += 1
+
+    async def _kill_reaper(self) -> None:
+        victim = self._rng.randrange(REAPERS)
+        self._reapers[victim].kill()
+        self._reapers[victim] = self._scene.reaper()
+
+    async def _kill_server(self) -> None:
+        self._http.kill()
+        self._http = self._new_server()
+
+    def _beside(self, trouble: Coroutine[Any, Any, None]) -> None:
+        """Others come meanwhile."""
+        task = asyncio.ensure_future(trouble)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def _cut_wire(self) -> None:
+        assert self._wire is not None
+        self._wire.cut()
+
+    async def _delay_wire(self) -> None:
+        assert self._wire is not None
+        self._beside(self._wire.delay(self._rng.uniform(0.1, 2)))
+
+    async def _half_open_wire(self) -> None:
+        assert self._wire is not None
+        self._beside(self._wire.half_open(self._rng.uniform(0.5, 5)))
+
+    async def _terminate_backends(self) -> None:
+        assert self._server is not None
+        with psycopg.connect(self._server.url, autocommit=True) as admin:
             admin.execute(
                 """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                    WHERE datname = current_database() AND pid <> pg_backend_pid() ORDER BY random() LIMIT %s""",
                 [self._rng.choice([1, 1, 2, 1000])],
             )
 
-    async def _crash_server(self) -> None:
+    async def _crash_database(self) -> None:
         assert self._server is not None
         await asyncio.to_thread(self._server.stop, self._rng.choice(["immediate", "immediate", "fast"]))
         await asyncio.sleep(self._rng.uniform(0, 2))
@@ -182,51 +221,83 @@ def database(kind: str, folder: Path) -> Iterator[tuple[str, OwnServer | None]]:
         server.remove()
 
 
+def orphans(url: str) -> list[int]:
+    """Processes that were started for this database and still run, whoever their parent is now."""
+    mark, found = f"HOLDFAST_DATABASE_URL={url}".encode(), []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            is_ours = not (folder / "comm").read_text().startswith(("postgres", "pg_ctl"))  # ours, too, but not meant
+            if is_ours and int(folder.name) != os.getpid() and mark in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+    return found
+
+
 @contextlib.asynccontextmanager
-async def opened(url: str, folder: Path) -> AsyncIterator[Scene]:
+async def opened(url: str, folder: Path, server: OwnServer | None) -> AsyncIterator[tuple[Scene, Processes, Wire | None]]:
+    wire = None if server is None else await Wire(url).listen()
+    url = url if wire is None else wire.url
     os.environ.update(IMPATIENT, HOLDFAST_DATABASE_URL=url)
     processes = Processes(folder)
     scene = Scene(fresh_tasks(), url, folder, processes)
     try:
         await scene.hf.migrate()
         await audit.install(scene.hf)
-        yield scene
+        yield scene, processes, wire
     finally:
         processes.end_all()
         await scene.hf.aclose()
+        if wire is not None:
+            await wire.close()
 
 
-async def one_round(kind: str, seed: int, seconds: float, folder: Path) -> list[str]:
-    """What was wrong in the end."""
+async def one_round(kind: str, seed: int, seconds: float, folder: Path) -> tuple[Round, list[str]]:
+    """Its figures, and what was wrong in the end."""
     rng = random.Random(seed)
     with database(kind, folder) as (url, server):
-        async with opened(url, folder) as scene:
-            clients = [Client(f"client {number}", scene, random.Random(rng.random())) for number in range(CLIENTS)]
-            troubles = Troubles(scene, random.Random(rng.random()), server)
+        async with opened(url, folder, server) as (scene, processes, wire):
+            key = (await scene.hf.keys.create(role="service")).secret
+            troubles = Troubles(scene, processes, random.Random(rng.random()), server, wire)
+            clients: list[Client | HttpClient] = [
+                Client(f"client {number}", scene, random.Random(rng.random())) for number in range(CLIENTS)
+            ]
+            clients.append(HttpClient(troubles.server_address, key, scene.folder, random.Random(rng.random())))
             end = time.monotonic() + seconds
             await asyncio.gather(troubles.run_until(end), *(client.run_until(end) for client in clients))
+            await troubles.settled()
             with contextlib.suppress(pytest.fail.Exception):  # what has not ended is found by the verdict
                 await scene.all_ended(SETTLE_SECONDS)
             settling = time.monotonic() - end
+            await troubles.stopped()
             acknowledged = {job_id for client in clients for job_id in client.acknowledged}
             started, done = scene.marks("started"), scene.marks("done")
             wrongs = troubles.wrongs + await verdict(scene.hf, acknowledged, started, done)
-            refused = sum(client.refused for client in clients)
             states = {state: count for state, count in (await scene.hf.store.job_counts()).items() if count}
-    print(
-        f"  {len(acknowledged)} jobs acknowledged, {refused} calls refused, {len(started)} runs, troubles {dict(troubles.met)}"
+    figures = Round(
+        kind=kind,
+        seed=seed,
+        seconds=seconds,
+        acknowledged=len(acknowledged),
+        refused=sum(client.refused for client in clients),
+        runs=len(started),
+        troubles=dict(sorted(troubles.met.items())),
+        settled_after=settling,
+        states=states,
+        wrongs=len(wrongs),
     )
-    print(f"  {settling:.1f} s later: {states}", flush=True)
-    return wrongs
+    print(figures.told(), flush=True)
+    return figures, wrongs
 
 
-async def campaign(kinds: list[str], seed: int, minutes: float) -> int:
-    over_at, number = time.monotonic() + 60 * minutes, 0
-    while time.monotonic() < over_at:
+async def campaign(kinds: list[str], seed: int, minutes: float, most: int | None, report: bool) -> int:
+    over_at, number, rounds = time.monotonic() + 60 * minutes, 0, list[Round]()
+    while number < most if most is not None else time.monotonic() < over_at:
         kind, round_seed = kinds[number % len(kinds)], seed + number
         print(f"{kind}, seed {round_seed}", flush=True)
         folder = Path(tempfile.mkdtemp(prefix="holdfast-chaos-"))
-        wrongs = await one_round(kind, round_seed, ROUND_SECONDS, folder)
+        figures, wrongs = await one_round(kind, round_seed, ROUND_SECONDS, folder)
+        rounds.append(figures)
+        if report:
+            written(rounds)
         if wrongs:
             print("\n".join(wrongs[:WRONGS_SHOWN_MAX]))
             print(f"{len(wrongs)} broken promises; again: --store {kind} --seed {round_seed}; files: {folder}")
@@ -240,11 +311,13 @@ async def campaign(kinds: list[str], seed: int, minutes: float) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--rounds", type=int, help="so many, instead of minutes")
     parser.add_argument("--store", choices=("sqlite", "postgres", "both"), default="both")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    parser.add_argument("--report", action="store_true", help="write the figures into docs/reliability.md")
     wanted = parser.parse_args()
     kinds = ["sqlite", "postgres"] if wanted.store == "both" else [wanted.store]
-    return asyncio.run(campaign(kinds, wanted.seed, wanted.minutes))
+    return asyncio.run(campaign(kinds, wanted.seed, wanted.minutes, wanted.rounds, wanted.report))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from holdfast.options import EnqueueOptions, TaskOptions
 from holdfast.store import outcomes
 from holdfast.web.problems import STATUSES
 from tools import reference_words as words
-from tools.source_events import PACKAGE, events_of_source
+from tools.source_events import PACKAGE, events_of_source, trees
 
 PAGES = PACKAGE.parents[1] / "docs" / "reference"
 MADE = "<!-- Made by `make reference` out of the code; changes belong there. -->\n\n"
@@ -113,8 +113,8 @@ def _docstrings_of_fields(path: str | None, class_name: str) -> dict[str, str]:
 def _variables() -> set[str]:
     """Every HOLDFAST_… that is a word of the source by itself."""
     found: set[str] = set()
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for tree in trees(PACKAGE).values():
+        for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch("HOLDFAST_[A-Z_]+", node.value):
                 found.add(node.value)
     return found
@@ -318,8 +318,8 @@ def errors_page() -> str:
 
 def _conflicts() -> set[str]:
     found = {*outcomes._CANCEL, *outcomes._RETRY}
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for tree in trees(PACKAGE).values():
+        for node in ast.walk(tree):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Conflict", "JobConflict") and len(node.args) == 2:
                 code = node.args[1]
                 if isinstance(code, ast.Constant):

@@ -132,6 +132,7 @@ EVENTS = {
     "webhook_created": ("whoever made it", "An address of a tenant that is told what happens."),
     "webhook_changed": ("whoever changed it", "Its address, its events or its description."),
     "webhook_rotated": ("whoever asked for it", "It has a new secret."),
+    "webhook_tested": ("whoever asked for it", "A test message was sent to it."),
     "webhook_disabled": (
         "whoever disabled it, or the delivery",
         "Nothing is sent there any more; too many failures do the same.",
@@ -149,12 +150,13 @@ EVENTS = {
     "project_created": ("whoever made it", "A project of a tenant."),
     "project_renamed": ("whoever renamed it", "It has another name."),
     "project_removed": ("whoever removed it", "The project is gone; its jobs stay."),
-    "repository_connected": ("whoever connected it", "A project has this repository now, or other settings of it."),
-    "repository_disconnected": ("whoever disconnected it", "The repository and what was found in it are gone; its jobs stay."),
-    "extraction_started": ("whoever asked for it", "An extraction was queued; its job has the rest."),
-    "integration_added": ("whoever added it", "A way to reach a code host; the token is not in the event."),
-    "integration_token_replaced": ("whoever replaced it", "The next run uses the new token."),
-    "integration_removed": ("whoever removed it", "The integration and its token are gone."),
+    "repository_connected": ("whoever connected it", "A project has a repository to extract."),
+    "repository_disconnected": ("whoever disconnected it", "The repository and its results are gone."),
+    "extraction_started": ("whoever started it", "An extraction was queued."),
+    "integration_added": ("whoever added it", "An account at a code host."),
+    "integration_token_replaced": ("whoever replaced it", "The account has another token."),
+    "integration_removed": ("whoever removed it", "The account's token is gone."),
+    "integrations_resealed": ("whoever asked for it", "Tokens are sealed with the newest key."),
 }
 """Type -> who is its author, and what happened."""
 

@@ -11,6 +11,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,11 +55,17 @@ def _read_sql(path: Path, found: Written, statements: dict[str, int]) -> None:
             statements[name] = [column.strip() for column in inserted[1].split(",")].index("type")
 
 
+@cache
+def trees(package: Path) -> dict[Path, ast.Module]:
+    """Every module of the package, read once."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(package.rglob("*.py"))}
+
+
 def _read_python(found: Written, statements: dict[str, int]) -> None:
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+    calls = {path: (tree, list(_calls(tree)), _imported(tree)) for path, tree in trees(PACKAGE).items()}
     tellers: set[Teller] = set()
-    for path, tree in trees.items():
-        for function, call in _calls(tree):
+    for path, (tree, made, _) in calls.items():
+        for function, call in made:
             first = call.args[0] if call.args else None
             if isinstance(first, ast.Constant) and first.value in statements:
                 told = _argument(call, "type", statements[first.value] + 1)
@@ -68,10 +75,11 @@ def _read_python(found: Written, statements: dict[str, int]) -> None:
     while tellers - seen:
         teller = min(tellers - seen)
         seen.add(teller)
-        for path, tree in trees.items():
-            if path != teller.home and not _imports_from(tree, teller.home):
+        module = "holdfast." + teller.home.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".")
+        for path, (tree, made, imported) in calls.items():
+            if path != teller.home and module not in imported:
                 continue
-            for function, call in _calls(tree):
+            for function, call in made:
                 told = _argument(call, teller.parameter, teller.place) if _called(call) == teller.name else None
                 if told is not None:
                     _follow(path, tree, function, told, found, tellers, teller.template)
@@ -131,10 +139,9 @@ def _called(call: ast.Call) -> str | None:
     return call.func.attr if isinstance(call.func, ast.Attribute) else None
 
 
-def _imports_from(tree: ast.Module, home: Path) -> bool:
-    """The function itself, or the class that has it."""
-    module = "holdfast." + home.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".")
-    return any(isinstance(node, ast.ImportFrom) and node.module == module for node in ast.walk(tree))
+def _imported(tree: ast.Module) -> set[str]:
+    """The modules whose functions or classes it takes."""
+    return {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
 
 
 def _shown(path: Path) -> str:

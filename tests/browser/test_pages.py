@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from tests.support.served import Served
 
-PAGES = ("/", "/jobs", "/dead", "/queues", "/organization", "/budgets", "/members", "/keys", "/projects", "/events")
+PAGES = (
+    *("/", "/jobs", "/dead", "/queues", "/machines", "/organization", "/budgets", "/members", "/keys", "/webhooks"),
+    *("/projects", "/events"),
+)
 AXE_LOOKS_AT = {("light", 1280), ("dark", 390)}
 """It takes its time: each theme once, for colours, and each width once, for what is there."""
 STATE = "() => document.querySelector('#live')?.dataset.state"
@@ -85,7 +88,8 @@ def test_every_page_is_accessible_and_fits(page: Page, served: Served, mended: d
     failed = enqueue(served, "may.csv", tags=["nightly", "v2"])
     served.work()
     enqueue(served, "june.csv", delay=3600)
-    for path in (*PAGES, f"/jobs/{failed}", "/jobs?state=failed"):
+    webhook = served.run(served.hf.webhooks.set("acme", "https://example.com/a/rather/long/address", events=["job.*"])).webhook
+    for path in (*PAGES, f"/jobs/{failed}", "/jobs?state=failed", f"/webhooks/{webhook.id}"):
         page.goto(path)
         page.evaluate("() => document.fonts.ready")
         if (theme, width) in AXE_LOOKS_AT:

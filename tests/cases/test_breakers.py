@@ -322,7 +322,8 @@ async def test_a_closed_breaker_is_asked_once_a_second_and_not_once_a_job(
     shared = hf.store.shared
 
     async def noted(statement: str, *args: Any) -> Any:
-        asked.append(statement)
+        if not statement.startswith("agenda"):  # the scheduler's own look
+            asked.append(statement)
         return await shared(statement, *args)
 
     monkeypatch.setattr(hf.store, "shared", noted)

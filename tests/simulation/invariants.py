@@ -153,7 +153,7 @@ class Books:
             self.queue_limits[call.args[0]] = call.options["max_running"]
         for old, new in changed:
             if old is None:
-                if (call.verb, new.state) != ("job_insert_many", "queued"):
+                if call.verb not in ("job_insert_many", "transaction") or new.state != "queued":
                     yield f"job {new.seq} came out of nowhere as {new.state}"
             elif old.state == new.state and old.run_no == new.run_no:
                 yield from self._wrong_changes(call, old, new)
@@ -290,19 +290,22 @@ class Books:
                 if job.run_id != str(run_id) or not job.is_running:
                     yield f"a run of job {job.seq} ({job.state}) that is not its present one kept the step {name}"
 
+    def ends(self) -> Iterator[str]:
+        """What must be true once all is over."""
+        for job in self.jobs.values():
+            if not job.has_ended:
+                yield f"job {job.seq} ({job.task}) is still {job.state} (hold {job.hold})"
+            if job.state == "completed" and job.task == "hopeless":
+                yield f"job {job.seq} is completed although its task always fails"
+        sql = f"SELECT meta, count(*) AS n FROM {TABLE[self._base.kind]}jobs WHERE meta IS NOT NULL GROUP BY meta"
+        for meta, count in self._base.look(sql):
+            if count > 1:
+                yield f"there are {count} jobs for one tick: {meta}"
+
 
 def _names(call: Call, job: Row) -> bool:
     """Whether the verb names the run that the job is in."""
     return any((one.id, one.run_id) == (job.id, job.run_id) for one in call.args[0])
-
-
-def ends(books: Books) -> Iterator[str]:
-    """What must be true once all is over."""
-    for job in books.jobs.values():
-        if not job.has_ended:
-            yield f"job {job.seq} ({job.task}) is still {job.state} (hold {job.hold})"
-        if job.state == "completed" and job.task == "hopeless":
-            yield f"job {job.seq} is completed although its task always fails"
 
 
 def summary(books: Books) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from unittest import mock
 
 from holdfast.errors import StorageError
 from holdfast.processes.claimer import Claimer
+from holdfast.store import shared
 from holdfast.store.sqlite import claim, finish, reap
 from holdfast.store.sqlite.session import STATEMENTS, Session
 from tests.simulation.stores import InlineStore
@@ -21,10 +22,12 @@ class Mutation(NamedTuple):
     """Part of the sentence in which it is told."""
 
 
-def _text(statement: str, old: str, new: str) -> Callable[[], contextlib.AbstractContextManager[Any]]:
+def _text(
+    statement: str, old: str, new: str, statements: dict[str, str] = STATEMENTS
+) -> Callable[[], contextlib.AbstractContextManager[Any]]:
     def plant() -> contextlib.AbstractContextManager[Any]:
-        assert STATEMENTS[statement].count(old) == 1, f"{statement} no longer says {old!r}"
-        return mock.patch.dict(STATEMENTS, {statement: STATEMENTS[statement].replace(old, new)})
+        assert statements[statement].count(old) == 1, f"{statement} no longer says {old!r}"
+        return mock.patch.dict(statements, {statement: statements[statement].replace(old, new)})
 
     return plant
 
@@ -93,6 +96,11 @@ MUTATIONS = [
     Mutation("the order of a key", _text("job_candidates", "order_key IS NULL OR (", "true OR ("), "ordering key"),
     Mutation(
         "the patience of the reaper", _text("job_reapable", "lease_expires_at < :now OR", "true OR"), "its lease was valid"
+    ),
+    Mutation(
+        "the guard of a tick",
+        _text("schedule_advance", "AND revision = $3", "AND $3 IS NOT NULL", shared.SQLITE),
+        "jobs for one tick",
     ),
     Mutation("the history of runs", lambda: mock.patch.object(Session, "run", _no_history), "in its history"),
     Mutation(

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from holdfast.enqueue import Door
 from holdfast.errors import HoldfastError
 from holdfast.processes.reaper import Reaper
+from holdfast.processes.scheduler import Scheduler
 from holdfast.processes.worker import Worker
+from holdfast.schedule import Schedules
 from holdfast.store.protocol import UNCHANGED, Store
 from holdfast.task import JobSpec
 from tests.simulation import tasks
-from tests.simulation.invariants import Books, Broken, ends
+from tests.simulation.invariants import Books, Broken
 from tests.simulation.loop import Lane, Process, SimulatedLoop
 from tests.simulation.stores import Base, Call, Network
 
-BUSY_SECONDS = 45.0
+BUSY_SECONDS = 40.0
 """How long things go wrong."""
 PATIENCE_SECONDS = 400.0
 """How long all jobs may take to end once nothing goes wrong any more."""
@@ -32,6 +35,13 @@ class Seat:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.door = Door(self)
+        self.schedules = Schedules(self)
+
+    def transaction(self) -> Any:
+        return self.store.transaction()
+
+    def enqueue_jobs(self, jobs: Sequence[JobSpec[Any]], tx: Any) -> Any:
+        return self.door.enqueue(jobs, tx)
 
     def __getattr__(self, part: str) -> Any:
         return getattr(tasks.hf, part)
@@ -54,7 +64,10 @@ class Simulation:
         self.relied_on: dict[str, set[str]] = {}
         """Job -> the workers whose presence was the reason to start none for it."""
         self.gone_idle: set[str] = set()
+        self.were_frozen: set[Process] = set()
         self.workers_made = 0
+        self.ticks = base.kind == "sqlite" and self.rng.random() < 0.4
+        """Whether a schedule makes jobs, too."""
 
     # -- what goes wrong
 
@@ -90,7 +103,8 @@ class Simulation:
         lane, seat = self.process(f"worker {self.workers_made}")
         idle = self.rng.choice((0.0, 0.0, 1.0)) if self.on_demand else self.rng.choice((None, None, None, 6.0))
         given = {"concurrency": self.rng.randint(1, 3), "exit_when_idle": idle, "reap": self.rng.random() < 0.7, **options}
-        worker = Worker(seat, tasks.hf.settings, tasks.hf.tasks, queues=["default", "side"], **given)
+        scheduler = Scheduler(seat) if self.ticks else None
+        worker = Worker(seat, tasks.hf.settings, tasks.hf.tasks, queues=["default", "side"], scheduler=scheduler, **given)
         self.workers[lane.process] = worker
         self.books.note(f"{lane.name:9} starts: {given}")
         self.loop.spawn(lane, self._work(lane, worker))
@@ -102,7 +116,7 @@ class Simulation:
         if end.reason == "idle":
             self.gone_idle.add(worker.id)
             self._nobody_is_left_behind()
-        if worker.is_busy():
+        if worker.is_busy() and lane.process not in self.were_frozen:  # those may have slept through all of their patience
             self.loop.fail(Broken(f"{lane.name} has ended and still holds {list(worker.running)}"))
 
     def _nobody_is_left_behind(self) -> None:
@@ -127,6 +141,10 @@ class Simulation:
         for tenant in TENANTS:
             await overseer.store.tenant_set(tenant, **_limit(self.rng.randint(1, 3)))
         await overseer.store.queue_set("side", max_running=self.rng.choice((None, 1, 2)), by=None)
+        if self.ticks:
+            every = self.rng.choice((4.0, 10.0))
+            missed: Any = self.rng.choice(("skip", "once"))
+            await overseer.schedules.set("ticks", "work", every, args={"seconds": 0.5}, missed=missed)
         self.calm = False
         for _ in range(0 if self.on_demand else self.rng.randint(1, 3)):
             self.start_worker()
@@ -208,7 +226,7 @@ class Simulation:
     async def _break(self, seat: Seat) -> None:
         """Kills, freezes, stops and starts workers."""
         while True:
-            await asyncio.sleep(self.rng.expovariate(1 / 8))
+            await asyncio.sleep(self.rng.expovariate(1 / 6))
             there = list(self.workers)
             if len(there) < 3 and self.rng.random() < 0.5:
                 self.start_worker()
@@ -230,6 +248,7 @@ class Simulation:
         self._count("frozen")
         self.books.note(f"{process.name:9} freezes for {seconds:g} s")
         process.frozen = True
+        self.were_frozen.add(process)
         self.loop.call_later(seconds, self._thaw, process)
 
     def _thaw(self, process: Process) -> None:
@@ -248,6 +267,8 @@ class Simulation:
         for tenant in TENANTS:
             await store.tenant_set(tenant, **_limit(2))
         await store.queue_set("side", max_running=None, by=None)
+        if self.ticks:
+            await seat.schedules.remove("ticks")
         self.start_worker(reap=True, exit_when_idle=None)
         ends_at = self.loop.now + PATIENCE_SECONDS
         while any(not job.has_ended for job in self.books.jobs.values()):
@@ -258,7 +279,7 @@ class Simulation:
                 if job.state == "failed" and job.order_blocks:
                     with contextlib.suppress(HoldfastError):
                         await store.job_retry_if_ended(job.id, "overseer")
-        for sentence in ends(self.books):
+        for sentence in self.books.ends():
             raise Broken(sentence)
         await self._nothing_is_kept(store)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -21,6 +22,7 @@ from holdfast.store.sqlite import migrate
 from holdfast.store.sqlite.connection import MEMORY, open_connection
 from holdfast.store.sqlite.session import NewSession, Session
 from holdfast.store.sqlite.store import SqliteStore
+from holdfast.store.sqlite.transaction import SqliteTransaction
 from holdfast.store.sqlite.writer import Ticket, Writer
 from tests.simulation.loop import Process, SimulatedLoop
 from tests.simulation.patches import BEGINNING, real_time
@@ -87,7 +89,27 @@ class InlineStore(SqliteStore):
         super().__init__(MEMORY, clock=clock)
         self._writer = InlineWriter(connection, self._new_session, watcher, wake)
         self._connection = connection
+        self._watcher = watcher
+        self._told = wake
         self._checked = True
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[SqliteTransaction]:
+        """Between its statements nobody else has a turn: SQLite has one writer."""
+
+        async def run_work(work: Callable[[sqlite3.Connection], Any]) -> Any:
+            return work(self._connection)
+
+        await asyncio.sleep(0)
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield SqliteTransaction(MEMORY, run_work, self._clock)
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+        self._watcher.committed(current_call.get())
+        self._told({""})
 
     async def _look(self, operation: Callable[[Session], T]) -> T:
         await asyncio.sleep(0)
@@ -265,28 +287,47 @@ class Wire:
     async def leave_loop(self) -> None:
         pass
 
-    def __getattr__(self, verb: str) -> Callable[..., Awaitable[Any]]:
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        call = Call(self._process, "transaction", (), {})
+        fault = self._network.faults.on_the_way(call)
+        await self._arrive(fault)
+        current_call.set(call)
+        async with self._store.transaction() as tx:
+            yield tx
+        await self._return(fault)
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        if verb.endswith("_statement") or verb == "inserted_from_rows":
+            plain: Callable[..., Any] = getattr(self._store, verb)
+            return plain
+
         async def sent(*args: Any, **options: Any) -> Any:
             return await self._send(Call(self._process, verb, args, options))
 
         return sent
 
     async def _send(self, call: Call) -> Any:
-        network = self._network
-        fault = network.faults.on_the_way(call)
+        fault = self._network.faults.on_the_way(call)
+        await self._arrive(fault)
+        current_call.set(call)
+        answer = await getattr(self._store, call.verb)(*call.args, **call.options)
+        await self._return(fault)
+        return answer
+
+    async def _arrive(self, fault: str | None) -> None:
         await self._travel(late=fault == "late")
         if fault == "refused":
             raise StorageUnavailable("The database is away (simulated).")
         if fault == "killed before":
             await self._die()
-        current_call.set(call)
-        answer = await getattr(self._store, call.verb)(*call.args, **call.options)
+
+    async def _return(self, fault: str | None) -> None:
         if fault == "killed after":
             await self._die()
         await self._travel(late=False)
         if fault == "lost":
             raise StorageUnavailable("The answer was lost on the way (simulated).")
-        return answer
 
     async def _travel(self, *, late: bool) -> None:
         rng = self._network.rng

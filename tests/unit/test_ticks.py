@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import InvalidOption
 from holdfast.ticks import LATE_SECONDS, OWED_SECONDS, When, decide, when_of
+from tests.support.fuzzing import examples
 
 PARIS = ZoneInfo("Europe/Paris")
 EXPRESSIONS = [
@@ -70,7 +71,7 @@ def test_an_hourly_schedule_goes_by_the_hours_that_really_pass(day: datetime, ho
     assert {later - earlier for earlier, later in itertools.pairwise(found)} == {timedelta(hours=1)}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     expression=st.sampled_from(EXPRESSIONS),
     zone=st.sampled_from(ZONES),
@@ -90,7 +91,7 @@ def test_looking_at_odd_moments_walks_the_same_ticks(expression: str, zone: str,
     assert met == sorted(set(met)) and all(tick > start for tick in met)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     seconds=st.floats(1, 100_000),
     start=st.datetimes(datetime(2026, 1, 1), datetime(2028, 1, 1), timezones=st.just(UTC)),

@@ -54,6 +54,10 @@ TABLE: dict[str, Row] = {
     "POST /schedules/resume": Row(_from("admin"), _absent_from("admin"), {"schedule": "nightly", "of": "{tenant}"}),
     "POST /schedules/run": Row(_from("admin"), _absent_from("admin"), {"schedule": "nightly", "of": "{tenant}"}),
     "GET /workers": Row(_from("service")),
+    "GET /machines": Row(_from("admin"), _absent_from("admin")),
+    "POST /machines/start": Row(_from("service", 409), None, {}),
+    "POST /machines/stop": Row(_from("service", 409), None, {"machine": "pool-1"}),
+    "POST /machines/scale": Row(_from("service", 409), None, {"size": "1"}),
     "GET /tenants": Row(_from("service")),
     "GET /events": Row(_from("admin"), (403, 403, 404, 404, 200)),
     "GET /budgets": Row(READ, ABSENT),
@@ -72,6 +76,16 @@ TABLE: dict[str, Row] = {
     "GET /keys": Row(_from("admin"), _absent_from("admin")),
     "POST /keys/make": Row(_from("admin"), _absent_from("admin"), {"role": "viewer", "expires": "1d"}),
     "POST /keys/revoke": Row(_from("admin"), _absent_from("admin"), {"key": "{key}"}),
+    "GET /webhooks": Row(_from("admin"), _absent_from("admin")),
+    "POST /webhooks/make": Row(_from("admin"), _absent_from("admin"), {"url": "https://example.com/{no}"}),
+    "GET /webhooks/{webhook_id}": Row(_from("admin"), _absent_from("admin")),
+    "POST /webhooks/{webhook_id}/change": Row(_from("admin"), _absent_from("admin"), {"events": "job.*"}),
+    "POST /webhooks/{webhook_id}/rotate": Row(_from("admin"), _absent_from("admin"), {}),
+    "POST /webhooks/{webhook_id}/disable": Row(_from("admin"), _absent_from("admin"), {}),
+    "POST /webhooks/{webhook_id}/enable": Row(_from("admin"), _absent_from("admin"), {}),
+    "POST /webhooks/{webhook_id}/remove": Row(_from("admin"), _absent_from("admin"), {}),
+    "POST /webhooks/{webhook_id}/test": Row(_from("admin"), _absent_from("admin"), {}),
+    "POST /webhooks/{webhook_id}/replay": Row(_from("admin", 422), _absent_from("admin", 422), {}),
     "GET /projects": Row(READ, ABSENT),
     "GET /projects/show": Row(READ, ABSENT),
     "POST /projects/create": Row(_from("admin", 303), _absent_from("admin", 303), {"id": "new-{no}"}),
@@ -83,6 +97,7 @@ TABLE: dict[str, Row] = {
 class Things(NamedTuple):
     job: str
     key: str
+    webhook: str
     tenant: str
 
 
@@ -95,7 +110,8 @@ async def _set_up(scene: Scene, tenant: str) -> Things:
     made = await hf.keys.create(tenant=tenant, role="viewer")
     await hf.schedules.set("nightly", hf.task_named("add"), "0 3 * * *", tenant=tenant, args={"a": 1})
     job = await hf.enqueue("add", {"a": 1}, tenant=tenant, project="web")
-    return Things(job.id, made.key.id, tenant)
+    webhook = (await hf.webhooks.set(tenant, "https://example.com/hooks")).webhook
+    return Things(job.id, made.key.id, webhook.id, tenant)
 
 
 def test_every_page_is_in_the_table() -> None:
@@ -105,7 +121,7 @@ def test_every_page_is_in_the_table() -> None:
 
 async def _ask(scene: Scene, who: str, call: str, tenant: str | None, things: Things, no: int) -> Any:
     method, path = call.split(" ")
-    path = path.replace("{job_id}", things.job)
+    path = path.replace("{job_id}", things.job).replace("{webhook_id}", things.webhook)
     query = {"tenant": tenant, **({"id": "web"} if path == "/projects/show" else {}), **({"q": "x"} if path == "/jump" else {})}
     form = {
         name: value.format(job=things.job, key=things.key, tenant=things.tenant, no=no)

@@ -104,10 +104,11 @@ def disable(call: Call, webhook_id: str, reason: str, by: str) -> None:
 
 @webhooks.command()
 @click.argument("webhook_id", metavar="ID", type=name)
+@by_option
 @click.pass_obj
-def test(call: Call, webhook_id: str) -> None:
+def test(call: Call, webhook_id: str, by: str) -> None:
     """Send a message of the type webhook.test; a worker delivers it."""
-    _show_deliveries(call, [with_app(call, lambda hf: hf.webhooks.test(webhook_id))], None)
+    _show_deliveries(call, [with_app(call, lambda hf: hf.webhooks.test(webhook_id, by=by))], None)
 
 
 @webhooks.command()

@@ -182,12 +182,15 @@ class Webhooks:
                 await note(tx, rows[0]["tenant"], f"{statement}d", checked_name_or_none("by", by), **told)
         return await self.get(id, tenant=tenant)
 
-    async def test(self, id: str, *, tenant: str | None = None) -> Delivery:
+    async def test(self, id: str, *, tenant: str | None = None, by: str | None = None) -> Delivery:
         """Send it a message of the type `webhook.test`, whatever it has subscribed to."""
+        by = checked_name_or_none("by", by)
         webhook = await self.get(id, tenant=tenant)
         if webhook.disabled_at:
             raise Conflict(f"The webhook {id} is disabled; enable it first.", "webhook_disabled")
         message = await self._platform.outbox.send_to(webhook.tenant, [id], TEST_TYPE, {"webhook": id})
+        async with self._platform.transaction() as tx:
+            await note(tx, webhook.tenant, "webhook_tested", by, webhook=id)
         return await self.delivery(id, message.deliveries[0].id)
 
     # -- deliveries ------------------------------------------------------------------------------------------------------

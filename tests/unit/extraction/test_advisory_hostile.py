@@ -19,6 +19,7 @@ from holdfast.extraction.advisories.cvss import base_score
 from holdfast.extraction.advisories.feeds import Epss
 from holdfast.extraction.advisories.records import BadRecord, read_record
 from tests.support.advisories import component, database, ids, match, osv
+from tests.support.fuzzing import examples
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
@@ -28,7 +29,7 @@ anything = st.recursive(
 FIELDS = ["id", "modified", "withdrawn", "aliases", "summary", "severity", "database_specific", "affected"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(field=st.sampled_from(FIELDS), value=anything)
 def test_a_field_of_a_wrong_type_is_survived(field: str, value: Any) -> None:
     """The record is used without it, or refused with a reason."""
@@ -38,7 +39,7 @@ def test_a_field_of_a_wrong_type_is_survived(field: str, value: Any) -> None:
         pass
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(value=anything, place=st.sampled_from(["package", "ranges", "versions", "severity", "events"]))
 def test_a_package_of_a_wrong_shape_is_survived(value: Any, place: str) -> None:
     """Somebody who asks about the package is told, or the package is counted as malformed."""
@@ -48,7 +49,7 @@ def test_a_package_of_a_wrong_shape_is_survived(value: Any, place: str) -> None:
     read_record(json.dumps(record).encode())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(content=st.binary(max_size=200))
 def test_any_bytes_are_a_record_or_refused(content: bytes) -> None:
     """Nothing but `BadRecord` comes out."""
@@ -174,7 +175,7 @@ def test_scores_are_streamed(tmp_path: Path) -> None:
     assert update(tmp_path / "a.db", [str(tmp_path / "epss.csv.gz")]).epss == 1_000
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(vector=st.text(max_size=40) | st.from_regex(r"CVSS:3\.1(/(AV|AC|PR|UI|S|C|I|A):[NLHACPUR]){0,9}", fullmatch=True))
 def test_any_vector_has_a_score_or_none(vector: str) -> None:
     """A score is between 0 and 10."""

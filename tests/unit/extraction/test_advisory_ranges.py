@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from holdfast.extraction.advisories.errors import NotComparable
 from holdfast.extraction.advisories.ranges import Affected, Kind, Range, Verdict, judge
 from holdfast.extraction.advisories.versions import fold_version
+from tests.support.fuzzing import examples
 
 LADDERS = {
     "npm": ["0.0.1", "0.9.0-rc.1", "0.9.0", "1.0.0-a", "1.0.0-a.2", "1.0.0-a.10", "1.0.0", "1.0.2", "1.0.10", "2.0.0"],
@@ -39,7 +40,7 @@ def painted(told: list[Event]) -> list[bool]:
     return [hit and (not limits or at < max(limits)) for at, hit in enumerate(ladder)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     ecosystem=st.sampled_from(sorted(LADDERS)),
     ranges=st.lists(events, min_size=1, max_size=3),
@@ -58,7 +59,7 @@ def test_a_version_is_affected_where_the_painted_ladder_says_so(
     assert judge(Affected(versions, written), ecosystem, ladder[at]).affected == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(told=events, at=st.integers(0, RUNGS - 1))
 def test_the_fixed_version_is_the_next_one_above(told: list[Event], at: int) -> None:
     """What is proposed as fixed is above the version, and no nearer fix is passed over."""

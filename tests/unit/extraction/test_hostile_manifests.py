@@ -17,6 +17,7 @@ from holdfast.extraction.manifests.requirements import read_requirements
 from holdfast.extraction.manifests.source import BYTES_PER_FILE_MAX, Source
 from holdfast.extraction.manifests.tree import LOCKS, NEED_A_LOCK, NEED_NONE
 from holdfast.extraction.sbom import read_sbom
+from tests.support.fuzzing import examples
 from tests.support.inventories import FIXTURES, codes, write_files
 
 SECONDS_MAX = 20
@@ -47,7 +48,7 @@ nearly_right = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words | st.just("") | st.just("a"), inner, max_size=4),
     max_leaves=20,
 )
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def read_by(name: str, root: Path, data: bytes) -> None:

@@ -59,9 +59,10 @@ class Listener:
         try:
             connection.add_termination_listener(lambda _: self._lost.set())
             with self._connections.errors_translated():
+                pooled = await is_pooled(connection)
                 for channel in self._channels:
                     await connection.add_listener(channel, self._heard)
-                if await is_pooled(connection) and not await self._arrives():
+                if pooled and not await self._arrives():
                     self.first_try.set()
                     log.warning("Notifications do not pass the pooler: jobs start by polling. %s", _ADVICE)
                     await asyncio.sleep(_IN_VAIN_SECONDS)

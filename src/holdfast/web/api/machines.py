@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from fastapi import Path, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from holdfast.processes.machines import POOL_MAX
-from holdfast.web.access import Act, may, require
+from holdfast.app import Holdfast
+from holdfast.processes.machines import POOL_MAX, MachineView
+from holdfast.web.access import Act, Caller, may, require
 from holdfast.web.paging import TenantQuery
 from holdfast.web.problems import answers
 from holdfast.web.routing import CallerDep, HoldfastDep, guarded_router, reply, scope
@@ -69,18 +70,23 @@ class JobUsage(BaseModel):
     estimated_cost: float
 
 
+async def visible_machines(hf: Holdfast, caller: Caller) -> list[MachineView]:
+    """What this caller may see: without the service role neither other machines, nor whose jobs run beside his."""
+    machines = await hf.machines.list() if hf.machines.configured else []
+    if may(caller, Act.OPERATE):
+        return machines
+    own = {str(job["id"]) for job in await hf.machines.running_jobs() if job["tenant"] == caller.tenant}
+    for machine in machines:
+        machine.job_ids = [job_id for job_id in machine.job_ids if job_id in own]
+        machine.workers, machine.estimated_cost = [], None
+    return [machine for machine in machines if machine.job_ids]
+
+
 @router.get("/machines", summary="Machines", response_model=MachineList, responses=answers(502))
 async def list_machines(caller: CallerDep, hf: HoldfastDep) -> Response:
     """For admins those that run a job of their organization; for the service role all."""
     require(caller, Act.READ_MACHINES)
-    items = await hf.machines.list() if hf.machines.configured else []
-    shown: list[dict[str, Any]] = msgspec.to_builtins(items)
-    if not may(caller, Act.OPERATE):
-        own = {str(job["id"]) for job in await hf.machines.running_jobs() if job["tenant"] == caller.tenant}
-        for machine in shown:
-            machine["job_ids"] = [job_id for job_id in machine["job_ids"] if job_id in own]
-            machine["workers"], machine["estimated_cost"] = [], None
-        shown = [machine for machine in shown if machine["job_ids"]]
+    shown = msgspec.to_builtins(await visible_machines(hf, caller))
     return reply({"provider": hf.settings.machine_provider, "items": shown})
 
 

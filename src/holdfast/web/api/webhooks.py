@@ -161,7 +161,7 @@ async def rotate_webhook(webhook_id: str, caller: CallerDep, hf: HoldfastDep) ->
 )
 async def test_webhook(webhook_id: str, caller: CallerDep, hf: HoldfastDep) -> Response:
     require(caller, Act.MANAGE_WEBHOOKS)
-    return reply(await hf.webhooks.test(webhook_id, tenant=caller.tenant), 202)
+    return reply(await hf.webhooks.test(webhook_id, tenant=caller.tenant, by=caller.actor), 202)
 
 
 @router.get(

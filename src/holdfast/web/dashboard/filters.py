@@ -16,7 +16,7 @@ from holdfast.store.protocol import JobFilter
 
 SPANS = {"1h": timedelta(hours=1), "24h": timedelta(hours=24), "7d": timedelta(days=7)}
 SPAN_WORDS = {"1h": "the last hour", "24h": "the last 24 hours", "7d": "the last 7 days"}
-NAMES = ("task", "queue", "project", "tag")
+NAMES = ("task", "queue", "project", "tag", "batch")
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -48,6 +48,7 @@ class Filter(msgspec.Struct, frozen=True):
         said += [f"of organization {where.tenant}"] if where.tenant else []
         said += [f"of project {where.project}"] if where.project else []
         said += [f"with the tag {where.tag}"] if where.tag else []
+        said += [f"of batch {where.batch}"] if where.batch else []
         said += [f"enqueued in {SPAN_WORDS[self.last]}"] if self.last else []
         return " ".join(said)
 

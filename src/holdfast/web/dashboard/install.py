@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from holdfast.app import Holdfast
-from holdfast.errors import ConfigError, HoldfastError, Unauthenticated
+from holdfast.errors import ConfigError, HoldfastError, MachinesUnavailable, Unauthenticated
 from holdfast.pages import Pages
 from holdfast.pages import Route as PageRoute
 from holdfast.web.access import Act, Role, require
@@ -39,6 +39,7 @@ TITLES = {
     502: "The database cannot be reached",
     503: "Not available right now",
 }
+NO_MACHINES = "The provider of machines did not do it"
 NO_PAGES = ("/api/", "/static/", "/metrics", "/healthz", "/readyz")
 KEEP_SECONDS = 365 * 86_400
 
@@ -123,6 +124,8 @@ def _problem_page(site: Site, request: Request, error: HoldfastError) -> Respons
     page._caller = getattr(request.state, "caller", None)
     if status >= 500:
         log.warning("%s: %s", error.code, error)
+        if isinstance(error, MachinesUnavailable):
+            return _page(page, status, "Whoever runs this server finds the reason in its log.", NO_MACHINES)
         return _page(page, status, "The database cannot be used right now. Nothing was changed; this page can be loaded again.")
     answer = _page(page, status, str(error))
     retry_after = getattr(error, "retry_after", None)
@@ -138,10 +141,9 @@ def _failed(site: Site, request: Request) -> Response:
     return _page(PageRequest(site, request, None), 500, f"It was noted down; the request's id is {request_id}.")
 
 
-def _page(page: PageRequest, status: int, sentence: str) -> Response:
-    return page.render(
-        "problem.html", status=status, code=status, title=TITLES.get(status, "That did not work"), sentence=sentence
-    )
+def _page(page: PageRequest, status: int, sentence: str, title: str | None = None) -> Response:
+    title = title or TITLES.get(status, "That did not work")
+    return page.render("problem.html", status=status, code=status, title=title, sentence=sentence)
 
 
 def _errors_as_pages(app: FastAPI, site: Site) -> None:

@@ -29,6 +29,7 @@ def environment(groups: Sequence[Pages]) -> jinja2.Environment:
         number=words.number,
         capped=words.capped,
         span=words.span,
+        dollars=words.dollars,
         exactly=words.exactly,
         json=words.json_text,
         many=words.many,

@@ -20,6 +20,8 @@ SENTENCES = {
     "saved": "Saved.",
     "added": "Added.",
     "removed": "Removed.",
+    "asked": "Asked for; it may take a moment until it shows.",
+    "sent": "On its way; what becomes of it shows below.",
     "revoked": "Revoked; browser sessions that began with it have ended too.",
     "welcome": "Logged in.",
 }
@@ -55,6 +57,13 @@ def span(seconds: float | None) -> str:
     if whole < 86_400:
         return f"{whole // 3600}h {whole % 3600 // 60}m" if whole % 3600 >= 60 else f"{whole // 3600}h"
     return f"{whole // 86_400}d {whole % 86_400 // 3600}h" if whole % 86_400 >= 3600 else f"{whole // 86_400}d"
+
+
+def dollars(amount: float | None) -> str:
+    """Small amounts with as much as tells them from nothing."""
+    if amount is None:
+        return "–"
+    return f"${amount:,.2f}" if amount >= 1 or amount == 0 else f"${amount:.4f}"
 
 
 def ago(moment: datetime, now: datetime) -> str:

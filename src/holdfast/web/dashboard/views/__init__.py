@@ -8,6 +8,7 @@ from holdfast.web.dashboard.views import (
     events,
     job,
     jobs,
+    machines,
     organization,
     overview,
     people,
@@ -15,6 +16,7 @@ from holdfast.web.dashboard.views import (
     queues,
     schedules,
     tenants,
+    webhooks,
     workers,
 )
 
@@ -25,10 +27,12 @@ GROUPS: tuple[Pages, ...] = (
     queues.pages,
     schedules.pages,
     workers.pages,
+    machines.pages,
     tenants.pages,
     events.pages,
     organization.pages,
     budgets.pages,
     people.pages,
+    webhooks.pages,
     projects.pages,
 )

@@ -42,8 +42,16 @@ async def show(page: PageRequest) -> Any:
         lines=lines,
         last_words=await _last_words(page, job, run),
         events=events,
+        usage=await _usage(page, job, runs),
         expected=job.expected_duration or EXPECTED_SECONDS,
     )
+
+
+async def _usage(page: PageRequest, job: Job[Any], runs: list[Run]) -> Any:
+    """What it had of machines, where it ran on any; for those who may see them."""
+    if not page.may("read_machines") or not any(run.machine_id for run in runs):
+        return None
+    return await page.hf.machines.usage_of_job(job.id, tenant=page.tenant)
 
 
 async def _last_words(page: PageRequest, job: Job[Any], run: Run | None) -> list[LogLine]:

@@ -75,8 +75,8 @@ async def _list(page: PageRequest, wanted: Filter, *, dead: bool) -> Any:
 
 
 async def _bound(page: PageRequest, wanted: Filter, cursor: str) -> str | None:
-    """Where a search for something rare stops by itself. States that have an index of their own need no such end."""
-    if not wanted.narrow and wanted.where.state is not State.QUEUED:
+    """Where a search for something rare stops by itself. States and batches have an index of their own."""
+    if wanted.where.batch or (not wanted.narrow and wanted.where.state is not State.QUEUED):
         return None
     store, tenant = page.hf.store, page.tenant
     found = await (
@@ -94,7 +94,7 @@ async def jump(page: PageRequest) -> Any:
     if is_uuid(asked.lower()):
         return page.redirect(f"/jobs/{asked.lower()}")
     kind, colon, name = asked.partition(":")
-    if colon and kind in ("tag", "task", "queue", "project", "state") and name.strip():
+    if colon and kind in ("tag", "task", "queue", "project", "batch", "state") and name.strip():
         return page.redirect("/jobs", **{kind: name.strip()})
     if not asked:
         return page.redirect("/jobs")

@@ -57,11 +57,11 @@ class Project:
     def __init__(self, home: Path, folder: Path) -> None:
         self._program, self.folder = str(home / "holdfast"), folder
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "PYTHON", "DATABASE_"))}
-        self._env = {**kept, "PATH": f"{home}{os.pathsep}{os.environ['PATH']}"}
+        self.env = {**kept, "PATH": f"{home}{os.pathsep}{os.environ['PATH']}"}
 
     def run(self, *words: str) -> str:
         done = subprocess.run(
-            [self._program, *words], cwd=self.folder, env=self._env, capture_output=True, text=True, timeout=PATIENCE
+            [self._program, *words], cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=PATIENCE
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -69,7 +69,7 @@ class Project:
     def start(self, *words: str, output: Path) -> subprocess.Popen[bytes]:
         with output.open("wb") as sink:
             return subprocess.Popen(
-                [self._program, *words], cwd=self.folder, env=self._env, stdout=sink, stderr=sink, start_new_session=True
+                [self._program, *words], cwd=self.folder, env=self.env, stdout=sink, stderr=sink, start_new_session=True
             )
 
 
@@ -116,6 +116,7 @@ def dev(home: Path, tmp_path: Path) -> Iterator[tuple[Project, Path]]:
         running.wait(PATIENCE)
 
 
+@pytest.mark.timeout(400)  # many short programs, one after the other
 def test_init_and_dev_work_from_the_wheel_and_the_seeded_job_is_mended_by_retry(dev: tuple[Project, Path]) -> None:
     """Without the repository: dev prints its address and serves the dashboard, the job that it enqueued fails, a retry turns it
     green, and another one completes."""
@@ -150,3 +151,69 @@ def test_nothing_of_the_repository_is_seen(home: Path) -> None:
 def test_a_shell_can_complete_our_commands(home: Path, tmp_path: Path, shell: str) -> None:
     """The script is there, and what it asks the program for is answered."""
     assert "_HOLDFAST_COMPLETE" in Project(home, tmp_path).run("completion", shell)
+
+
+class Terminal:
+    """Types what the quickstart shows, block by block, as a newcomer would; `holdfast dev` goes into a terminal of its own."""
+
+    def __init__(self, home: Path, folder: Path) -> None:
+        self._home, self.folder, self._output = home, folder, folder / "dev-output"
+        self._running: subprocess.Popen[bytes] | None = None
+        self._id = ""
+        self.said: list[str] = []
+
+    def block(self, kind: str, text: str) -> None:
+        if kind == "python":
+            name = text.splitlines()[0].removeprefix("# ")
+            with (self.folder / name).open("a", encoding="utf-8") as file:
+                file.write("\n\n" + text)
+            return
+        for line in text.splitlines():
+            self._type(line.removeprefix("$ "))
+
+    def _type(self, line: str) -> None:
+        if line.startswith(("python3 -m venv", "pip install")):
+            return  # this environment has the wheel already
+        if line.startswith("cd "):
+            self.folder = self.folder / line.removeprefix("cd ")
+        elif line == "holdfast dev":
+            self.stop()
+            self._running = Project(self._home, self.folder).start("dev", "--port", "0", output=self._output)
+            until_sync(lambda: "Serving http" in self._output.read_text(), timeout=PATIENCE)
+        else:
+            self._run(line)
+
+    def _run(self, line: str) -> None:
+        project = Project(self._home, self.folder)
+        if " ID" in line:
+            line = line.replace(" ID", f" {self._id}")
+        if "--state failed" in line:
+            until_sync(lambda: json.loads(project.run("jobs", "list", "--state", "failed", "--json"))["jobs"], timeout=PATIENCE)
+            self._id = json.loads(project.run("jobs", "list", "--state", "failed", "--json"))["jobs"][0]["id"]
+        done = subprocess.run(
+            ["sh", "-c", line], cwd=self.folder, env=project.env, capture_output=True, text=True, timeout=PATIENCE
+        )
+        assert (done.returncode != 0) == ("# refused" in line), f"{line}\n{done.stdout}{done.stderr}"
+        self.said.append(done.stdout)
+
+    def stop(self) -> None:
+        if self._running is not None:
+            os.killpg(self._running.pid, signal.SIGINT)
+            self._running.wait(PATIENCE)
+            self._running = None
+
+
+@pytest.mark.timeout(400)  # many short programs, one after the other
+def test_the_quickstart_works_as_it_stands(home: Path, tmp_path: Path) -> None:
+    """Every block of it, in its order, with the wheel and without the repository."""
+    page = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```(\w+)\n(.*?)```", page, re.DOTALL)
+    assert {kind for kind, _ in blocks} == {"console", "python"}
+    terminal = Terminal(home, tmp_path)
+    try:
+        for kind, text in blocks:
+            terminal.block(kind, text)
+    finally:
+        terminal.stop()
+    assert "receipt 7 sent to ana@example.org" in "".join(terminal.said)
+    assert "receipt 8 sent to bo@example.org" in "".join(terminal.said)
