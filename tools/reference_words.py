@@ -147,15 +147,16 @@ EVENTS = {
     "machine.start_failed": ("the orchestrator", "No machine could be started; the recovery pass tries again."),
     "machine.denied": ("the orchestrator", "The provider refuses our token."),
     "machine.quota": ("the orchestrator", "The provider's account may have no more machines."),
-    "repository_connected": ("whoever connected it", "Extraction: a repository of a tenant."),
-    "repository_disconnected": ("whoever did it", "Extraction: it is no longer looked at."),
-    "extraction_started": ("whoever asked for it", "Extraction: a job for a repository."),
-    "integration_added": ("whoever added it", "Extraction: credentials for a git host."),
-    "integration_token_replaced": ("whoever replaced it", "Extraction: it has another token."),
-    "integration_removed": ("whoever removed it", "Extraction: it is gone."),
     "project_created": ("whoever made it", "A project of a tenant."),
     "project_renamed": ("whoever renamed it", "It has another name."),
     "project_removed": ("whoever removed it", "The project is gone; its jobs stay."),
+    "repository_connected": ("whoever connected it", "A project has a repository to extract."),
+    "repository_disconnected": ("whoever disconnected it", "The repository and its results are gone."),
+    "extraction_started": ("whoever started it", "An extraction was queued."),
+    "integration_added": ("whoever added it", "An account at a code host."),
+    "integration_token_replaced": ("whoever replaced it", "The account has another token."),
+    "integration_removed": ("whoever removed it", "The account's token is gone."),
+    "integrations_resealed": ("whoever asked for it", "Tokens are sealed with the newest key."),
 }
 """Type -> who is its author, and what happened."""
 
