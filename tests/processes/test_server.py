@@ -120,7 +120,8 @@ async def test_dev_serves_the_api_on_this_machine(sqlite_url: str, processes: Pr
 async def test_dev_goes_on_without_what_the_api_needs(sqlite_url: str, processes: Processes, tmp_path: Path) -> None:
     """It says how to get it, and runs jobs all the same."""
     (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError(name='uvicorn')")
-    dev = processes.holdfast("dev", app=APP, database_url=sqlite_url, env={"PYTHONPATH": f"{tmp_path}:{ROOT}/src:{ROOT}"})
+    env = {"PYTHONPATH": f"{tmp_path}:{ROOT}/src:{ROOT}", "HOLDFAST_MACHINE_PROVIDER": "none"}  # one worker, all the time
+    dev = processes.holdfast("dev", app=APP, database_url=sqlite_url, env=env)
     await dev.printed("pip install 'holdfast[web]'", timeout=20)
     await dev.printed("Worker ", timeout=20)
     dev.signal_group(signal.SIGINT)

@@ -95,7 +95,7 @@ def _prepare(call: Call) -> int:
         try:
             applied = await hf.migrate()
             is_new = any(name.startswith("0001_") for name in applied)
-            return applied, (await hf.enqueue(SEEDED)).id if is_new and SEEDED in hf.tasks else None
+            return applied, await _seed(hf) if is_new and SEEDED in hf.tasks else None
         finally:
             await hf.aclose()
 
@@ -107,6 +107,11 @@ def _prepare(call: Call) -> int:
     if seeded:
         say(f"  enqueued  {SEEDED}, which fails once: press Retry in the dashboard, or `holdfast jobs retry {seeded}`")
     return 0
+
+
+async def _seed(hf: Holdfast) -> str:
+    async with hf.transaction() as tx:  # with tx= nobody starts a machine for it now, in a process that ends at once
+        return (await hf.enqueue(SEEDED, tx=tx)).id
 
 
 def _reap(call: Call) -> int:
