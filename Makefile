@@ -5,7 +5,7 @@ PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser servers demo demo-full test test-fast screenshots conformance cases bench bench-peers chaos simulate fuzz fuzz-api scan reference docs lint types fmt ci clean
+.PHONY: help setup browser servers demo demo-full test test-fast test-all screenshots conformance cases bench bench-peers chaos simulate fuzz fuzz-api scan reference docs lint types fmt ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -47,6 +47,10 @@ test: lint types ## everything: lint, types, all tests on both databases, the li
 
 test-fast: setup ## the tests that need no PostgreSQL
 	@$(PY) tools/suite.py --store sqlite
+
+test-all: test ## also on Debian's PostgreSQL (15), and the conformance suite through PgBouncer
+	@$(PY) tools/older_postgres.py
+	@$(PY) -m pytest --quiet --store postgres --pooler tests/conformance
 
 conformance: setup ## one suite, both stores
 	@$(PY) -m pytest --quiet tests/conformance $(SIDE_BY_SIDE)

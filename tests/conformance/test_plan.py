@@ -204,7 +204,7 @@ def test_postgresql_counts_a_queue_without_sorting_its_backlog(postgres: psycopg
     postgres.execute("VACUUM ANALYZE holdfast.jobs")
     before = _rows_read(postgres)
     postgres.execute("SELECT * FROM holdfast.queue_stats_v1(%s, 0, 100, NULL)", [tenant]).fetchall()
-    assert _rows_read(postgres) - before < 1000
+    assert _rows_read(postgres) - before < 5000  # some hundreds, and now and then what autovacuum reads; 50,000 wait
 
 
 def _rows_read(connection: psycopg.Connection) -> int:
