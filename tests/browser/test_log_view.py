@@ -154,6 +154,7 @@ def test_a_waiting_job_is_followed_once_it_begins(page: Page, served: Served) ->
     talk.end()
 
 
+@pytest.mark.case("recovery-ui-3")
 def test_a_run_beyond_its_expected_time_says_so(page: Page, served: Served) -> None:
     """After five minutes without an end, where the task says nothing else: Taking longer than expected."""
     talk = Talk(served, "slow")

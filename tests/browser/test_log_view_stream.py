@@ -60,7 +60,7 @@ def test_no_line_is_lost_or_doubled_over_a_cut(page: Page, served: Served, proxy
     until_panel(page, "outcome", "completed")
 
 
-@pytest.mark.case("P7")
+@pytest.mark.case("P7", "recovery-ui-4")
 def test_a_silent_stream_is_noticed_and_the_log_is_polled(page: Page, served: Served, proxy: Proxy) -> None:
     """A connection that stays open and says nothing is given up; lines and the end come by polling, each once."""
     talk = Talk(served, "silent")

@@ -47,7 +47,7 @@ def enqueue(served: Served, file: str, **options: object) -> str:
     return job_id
 
 
-@pytest.mark.case("P6")
+@pytest.mark.case("P6", "recovery-ui-2")
 def test_find_the_failing_job_read_its_log_retry_it_and_see_it_turn_green(
     page: Page, served: Served, mended: dict[str, bool]
 ) -> None:

@@ -36,6 +36,7 @@ async def test_a_waiting_job_says_why(scene: Scene) -> None:
     assert "Why is acme waiting? Tenant acme is paused by ana" in page
 
 
+@pytest.mark.case("recovery-ui-1", "recovery-ui-3")
 async def test_a_running_job_is_slow_after_its_time_and_cancelling_until_it_stops(hf_at: Holdfast, clock: ManualClock) -> None:
     """The page says which number it has passed; who asked for the cancel, and that the button is busy."""
     scene = Scene(hf_at)
