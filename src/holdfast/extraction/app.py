@@ -70,7 +70,7 @@ class Extraction:
         self._pipeline = pipeline or extraction_pipeline(self.options)
         self._credentials = credentials or self.integrations.credentials_for
         self._registry = registry or registry_for(self.options.registry)
-        self._ask_machine = ask_machine
+        self._ask_machine = ask_machine or self._ask_orchestrator
 
         @hf.task(name="extract", queue=queue, max_attempts=ATTEMPTS, backoff=BACKOFF, noun="Extraction", private=True)
         async def extract(repository: str) -> None:
@@ -147,8 +147,6 @@ class Extraction:
 
     async def ask_for_machine(self) -> str | None:
         """After the commit. What goes wrong is a warning, and returned as one: the job is safe, and recovery asks again."""
-        if self._ask_machine is None:
-            return None
         try:
             async with asyncio.timeout(MACHINE_SECONDS):
                 await self._ask_machine(self.queue)
@@ -156,6 +154,11 @@ class Extraction:
             log.warning("No machine could be asked for: %s", redact(str(error)) or type(error).__name__)
             return "No machine could be asked for yet; the extraction is queued and starts as soon as there is one."
         return None
+
+    async def _ask_orchestrator(self, _queue: str) -> None:
+        """In the background; what its provider says is an event, and what `why` answers."""
+        if self.hf.machines.configured:
+            self.hf.machines.ask()
 
     @contextlib.asynccontextmanager
     async def _within(self, tx: Any) -> AsyncIterator[Statements]:
