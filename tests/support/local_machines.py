@@ -30,5 +30,7 @@ def pid_of(folder: Path, name: str) -> int:
 
 
 def end(folder: Path, name: str) -> None:
-    """As if its worker had ended."""
-    os.kill(pid_of(folder, name), signal.SIGKILL)
+    """As if its worker had ended. A killed process is there for a moment longer, so its end is waited for, not collected."""
+    pid = pid_of(folder, name)
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
