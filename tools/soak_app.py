@@ -38,7 +38,7 @@ def in_thread(enqueued_at: float) -> int:
 async def logging(enqueued_at: float) -> None:
     _started(enqueued_at)
     for number in range(LINES):
-        current().log.info("line %d", number)
+        current().log.info(f"line {number}")
 
 
 @hf.task(backoff=(0.1, 0.2), max_attempts=3)
