@@ -71,7 +71,7 @@ async def test_steps_report_progress_and_lines_with_duration_and_counts(hf: Hold
     async with working(hf):
         await until(half_way)
         go.set()
-        assert await job.result(timeout=20) == ["ok", "ok"]
+        assert await job.result(timeout=60) == ["ok", "ok"]
     assert await told(hf, job) == [
         ("info", "fetch", "Fetching from Mars..."),
         ("success", "fetch", "1 files from Mars"),
@@ -263,7 +263,7 @@ async def test_a_cancelled_pipeline_runs_nothing_more_and_leaves_nothing(hf: Hol
         await until(lambda: all(attempt.cancelled for attempt in worker.running.values()))
         go.set()
         assert (await ends(hf, job)).state is State.CANCELLED
-        assert await next_job.result(timeout=20) == "next"
+        assert await next_job.result(timeout=60) == "next"
     assert after == [] and list(workspaces.iterdir()) == []
     assert pid is None or not runs(pid)
     ended = ["First done"] if kind == "at the boundary" else []

@@ -37,12 +37,12 @@ def test_the_first_example_runs_as_the_first_commands_say(tmp_path: Path) -> Non
     assert (dev[1], enqueue[1]) == ("dev", "enqueue")
     running = holdfast(*dev[1:], folder=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
-        until_sync((tmp_path / "jobs.db").exists, timeout=20)
+        until_sync((tmp_path / "jobs.db").exists, timeout=60)
         asked = holdfast(*enqueue[1:], "--timeout", "20", "--json", folder=tmp_path, stdout=subprocess.PIPE)
-        assert json.loads(asked.communicate(timeout=30)[0])["result"] == "receipt 7 sent to ana@example.org"
+        assert json.loads(asked.communicate(timeout=60)[0])["result"] == "receipt 7 sent to ana@example.org"
     finally:
         os.killpg(running.pid, signal.SIGTERM)
-        running.wait(20)
+        running.wait(60)
 
 
 def test_the_longer_example_runs(tmp_path: Path) -> None:
