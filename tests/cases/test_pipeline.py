@@ -322,7 +322,7 @@ async def test_a_retry_skips_the_steps_that_are_remembered_and_still_valid(hf: H
 @pytest.mark.case("pipeline-4")
 async def test_a_tool_near_its_memory_limit_is_a_warning(hf: Holdfast, tmp_path: Path) -> None:
     """Above four fifths; nothing more happens."""
-    code = "import time; hoard = bytearray(100 * 1024 * 1024); time.sleep(1.2)"
+    code = "import time; hoard = bytearray(100 * 1024 * 1024); time.sleep(2.5)"
     pipeline = Pipeline([Step("scan", running(code), memory_mb=120)], workspaces=tmp_path)
 
     @hf.task

@@ -25,6 +25,7 @@ from holdfast.webhooks.signing import headers_of, new_secret
 from tests.support.stand_in import StandIn, stand_in
 from tests.support.waiting import until
 from tests.web.scene import Scene
+
 SECRETS = [new_secret(), new_secret()]
 GITHUB = "It's a secret to everybody"
 
