@@ -48,7 +48,7 @@ nearly_right = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words | st.just("") | st.just("a"), inner, max_size=4),
     max_leaves=20,
 )
-quick = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def read_by(name: str, root: Path, data: bytes) -> None:
