@@ -83,7 +83,7 @@ async def test_an_idle_exit_worker_leaves_when_the_database_stays_away(hf: Holdf
 
     job = await work.enqueue()
     with outage.of("job_claim", "worker_save", "worker_remove", "lease_extend_if_held"):
-        end = await asyncio.wait_for(hf.run_worker(exit_when_idle=60), 15)
+        end = await asyncio.wait_for(hf.run_worker(exit_when_idle=60), 50)
     assert end.reason == "database_away"
     assert (await hf.get(job.id)).state is State.QUEUED
 
@@ -192,7 +192,7 @@ async def test_database_away_at_completion_is_tried_again_and_the_result_is_kept
         with outage.of("job_complete_if_leased"):
             await until(lambda: outage.refused.get("job_complete_if_leased", 0) >= 2)
             assert (await hf.get(job.id)).state is State.RUNNING
-        assert await job.result(timeout=15) == "kept"
+        assert await job.result(timeout=40) == "kept"
     assert ran == 1 and (await hf.get(job.id)).attempt == 1
 
 

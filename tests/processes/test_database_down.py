@@ -81,7 +81,7 @@ async def test_connections_cut_at_random_under_load_lose_and_double_nothing(post
     load = asyncio.create_task(client.enqueue_until(enough))
     with psycopg.connect(scene.url, autocommit=True) as admin:
         for step in range(1, 31):
-            await until(lambda step=step: len(scene.marks("done")) >= 10 * step, 30)
+            await until(lambda step=step: len(scene.marks("done")) >= 10 * step, 60)
             cut_one_connection(admin)
     enough.set()
     await load
@@ -125,7 +125,7 @@ async def test_an_idle_exit_worker_leaves_when_the_database_stays_away(
     now = await stoppable_scene.hf.get(job.id)
     assert (now.status, now.attempt) == ("queued", 0)
     next_one = stoppable_scene.worker()
-    assert await job.result(timeout=20) == next_one.pid
+    assert await job.result(timeout=60) == next_one.pid
 
 
 @pytest.mark.case("I18")
@@ -158,7 +158,7 @@ async def test_a_job_whose_worker_died_with_the_database_runs_again(stoppable_sc
     stoppable_scene.worker()
     second = await stoppable_scene.started(job, run_no=2)
     stoppable_scene.let_go(job, run_no=2)
-    assert await job.result(timeout=20) == second.run_id
+    assert await job.result(timeout=60) == second.run_id
     assert await stoppable_scene.completing_runs() == {job.id: second.run_id}
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.waiting import until_sync
 
-MISSING = "PgBouncer is not installed: `make tools` installs it (Debian's package pgbouncer)"
+MISSING = "PgBouncer is not installed: `make servers` installs it (Debian's package pgbouncer)"
 
 
 class PgBouncer:

@@ -376,7 +376,7 @@ def test_a_worker_starts_without_what_only_people_need(app: Path) -> None:
     )
     path = os.pathsep.join(sys.path)
     done = subprocess.run(
-        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=30, env={**os.environ, "PYTHONPATH": path}
+        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=100, env={**os.environ, "PYTHONPATH": path}
     )
     assert done.stdout == "0 []\n", done.stderr
 
