@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from holdfast.errors import StorageUnavailable
+from tests.conformance.scene import start
 from tests.processes.scene import APP, Scene
 from tests.support.postgres import OwnServer
 from tests.support.processes import Processes
@@ -168,3 +169,19 @@ async def is_reachable(scene: Scene) -> bool:
     except StorageUnavailable:
         return False
     return True
+
+
+async def test_a_server_that_was_down_lets_those_who_live_report_before_anybody_reaps(
+    stoppable_scene: Scene, own_postgres: OwnServer
+) -> None:
+    """Also by SQL, where pg_cron does it: a run has the length of its lease for that, counted from the start of the server."""
+    store = stoppable_scene.hf.store
+    slow, quick = await start(store, lease_seconds=3600.0), await start(store, lease_seconds=0.001)
+    with psycopg.connect(own_postgres.url, autocommit=True) as admin:
+        admin.execute("UPDATE holdfast.jobs SET lease_expires_at = clock_timestamp() - interval '1 second'")
+    own_postgres.stop()
+    own_postgres.start()
+    with psycopg.connect(own_postgres.url, autocommit=True) as admin:
+        assert [str(row[0]) for row in admin.execute("SELECT id FROM holdfast.reap()")] == [quick.id]
+        admin.execute("UPDATE holdfast.jobs SET lease_seconds = 0.001 WHERE id = %s", [slow.id])
+        assert [str(row[0]) for row in admin.execute("SELECT id FROM holdfast.reap()")] == [slow.id]
