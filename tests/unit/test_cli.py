@@ -368,17 +368,40 @@ def test_completion_prints_a_script(holdfast: Holdfast_, shell: str) -> None:
 
 
 def test_a_worker_starts_without_what_only_people_need(app: Path) -> None:
-    """No other command, no rich and no foreign driver is imported on the way to the first claim."""
+    """No other command, no rich, no foreign driver and no part that it does not use is imported on the way to the first
+    claim."""
+    heavy = {
+        *("rich", "asyncpg", "httpx", "fastapi", "jinja2", "pydantic", "cryptography", "zoneinfo"),
+        *("holdfast.cli.jobs", "holdfast.cli.doctor", "holdfast.cli.dev", "holdfast.doctor", "holdfast.web"),
+        *("holdfast.outbox", "holdfast.webhooks.delivery", "holdfast.webhooks.endpoints", "holdfast.webhooks.inbound"),
+        *("holdfast.people.keys", "holdfast.people.members", "holdfast.people.projects", "holdfast.tenant_data"),
+        *("holdfast.processes.orchestrator", "holdfast.machines.reconcile", "holdfast.pipeline", "holdfast.extraction"),
+    }
     probe = (
         "import sys; from holdfast.cli import main; code = main(['worker', '--exit-when-idle', '0']); "
-        "heavy = {'rich', 'asyncpg', 'holdfast.doctor', 'holdfast.cli.jobs', 'holdfast.cli.doctor', 'holdfast.cli.dev'}; "
-        "print(code, sorted(heavy & set(sys.modules)))"
+        f"print(code, sorted({heavy} & set(sys.modules)))"
     )
     path = os.pathsep.join(sys.path)
     done = subprocess.run(
         [sys.executable, "-c", probe], capture_output=True, text=True, timeout=100, env={**os.environ, "PYTHONPATH": path}
     )
     assert done.stdout == "0 []\n", done.stderr
+
+
+def test_a_program_that_only_enqueues_imports_no_worker(tmp_path: Path) -> None:
+    """Nor recovery, and nothing of adopted tables: every start of a web server pays for what `import holdfast` brings."""
+    unused = {
+        *("holdfast.adopt", "holdfast.processes.worker", "holdfast.processes.scheduler", "holdfast.run", "holdfast.reap"),
+        *("holdfast.prune", "holdfast.outbox", "holdfast.webhooks", "holdfast.people.keys", "holdfast.why"),
+        *("zoneinfo", "tomllib"),
+    }
+    probe = (
+        "import sys, holdfast; hf = holdfast.Holdfast('sqlite:///enqueues.db'); "
+        "hf.task(name='mail')(lambda: 1); hf.migrate_sync(); hf.call_sync(hf.enqueue('mail')); hf.close(); "
+        f"print(sorted({unused} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert done.stdout == "[]\n", done.stderr
 
 
 def test_every_command_and_option_is_in_the_reference() -> None:
