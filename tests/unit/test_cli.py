@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
 import pytest
 
 from holdfast import Holdfast
 from holdfast.cli import main
 from holdfast.cli.apps import find_app_name
 from holdfast.cli.call import Call
-from holdfast.cli.root import cli
 
 APP = """
 from holdfast import Holdfast
@@ -386,34 +384,3 @@ def test_a_worker_starts_without_what_only_people_need(app: Path) -> None:
         [sys.executable, "-c", probe], capture_output=True, text=True, timeout=100, env={**os.environ, "PYTHONPATH": path}
     )
     assert done.stdout == "0 []\n", done.stderr
-
-
-def test_a_program_that_only_enqueues_imports_no_worker(tmp_path: Path) -> None:
-    """Nor recovery, and nothing of adopted tables: every start of a web server pays for what `import holdfast` brings."""
-    unused = {
-        *("holdfast.adopt", "holdfast.processes.worker", "holdfast.processes.scheduler", "holdfast.run", "holdfast.reap"),
-        *("holdfast.prune", "holdfast.outbox", "holdfast.webhooks", "holdfast.people.keys", "holdfast.why"),
-        *("zoneinfo", "tomllib"),
-    }
-    probe = (
-        "import sys, holdfast; hf = holdfast.Holdfast('sqlite:///enqueues.db'); "
-        "hf.task(name='mail')(lambda: 1); hf.migrate_sync(); hf.call_sync(hf.enqueue('mail')); hf.close(); "
-        f"print(sorted({unused} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, cwd=tmp_path)
-    assert done.stdout == "[]\n", done.stderr
-
-
-def test_every_command_and_option_is_in_the_reference() -> None:
-    """The page on the command line cannot fall behind."""
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
-    context = click.Context(cli)
-    commands: dict[str, click.Command] = {}
-    for name in cli.list_commands(context):
-        command = cli.get_command(context, name)
-        assert command is not None
-        commands[name] = command
-        commands |= {f"{name} {sub}": found for sub, found in getattr(command, "commands", {}).items()}
-    options = {option for command in (cli, *commands.values()) for parameter in command.params for option in parameter.opts}
-    assert sorted(name for name in commands if f"holdfast {name}" not in page and f"`{name}" not in page) == []
-    assert sorted(option for option in options if option.startswith("-") and f"`{option}" not in page) == []
