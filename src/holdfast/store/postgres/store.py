@@ -16,7 +16,7 @@ from holdfast.ids import first_job_id_at, is_uuid
 from holdfast.job import Job, Run, State, current_run_of
 from holdfast.store import shared
 from holdfast.store.outcomes import cancel_conflict, retry_conflict
-from holdfast.store.postgres import connections, migrate, rows
+from holdfast.store.postgres import connections, insert, migrate, rows
 from holdfast.store.postgres.beginnings import Beginnings
 from holdfast.store.postgres.connections import Connection, Connections, breaks_constraint
 from holdfast.store.postgres.gather import Gathering
@@ -170,8 +170,8 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
                 raise
         # The same call again: its first answer was lost on the way.
         known = await self._fetch("job_inserted", [job.id for job in jobs])
-        here = {row[0] for row in known} | {_scope(row[3], row[4]) for row in known if row[4] is not None}
-        missing = [job for job in jobs if job.id not in here and _scope(job.tenant, job.unique_key) not in here]
+        here = {row[0] for row in known} | {insert.scope(row[3], row[4]) for row in known if row[4] is not None}
+        missing = [job for job in jobs if job.id not in here and insert.scope(job.tenant, job.unique_key) not in here]
         return self.inserted_from_rows(jobs, [*known, *(await self._insert(missing) if missing else [])])
 
     async def _insert(self, jobs: Sequence[NewJob]) -> list[Any]:
@@ -179,20 +179,10 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
         return await self._connections.fetch(statement.sql, statement.parameter)
 
     def insert_statement(self, jobs: Sequence[NewJob]) -> CallerStatement:
-        payload = _encode(list(_one_per_key(jobs).values()))
-        now = self._clock.now()
-        if now is not None:
-            payload = _encode([{**row, "now": now} for row in msgspec.json.decode(payload)])
-        return CallerStatement(_SQL["job_insert_many"], payload.decode())
+        return insert.statement_for(jobs, self._clock.now())
 
     def inserted_from_rows(self, jobs: Sequence[NewJob], rows: Sequence[Sequence[Any]]) -> list[Inserted]:
-        by_id = {row[0]: row for row in rows}
-        by_key = {_scope(row[3], row[4]): row for row in rows if row[4] is not None}
-        answers = []
-        for job in jobs:
-            row = by_id.get(job.id) or by_key[_scope(job.tenant, job.unique_key)]
-            answers.append(Inserted(row[0], row[1], State(row[2]), created=row[0] == job.id, queue=row[5], priority=row[6]))
-        return answers
+        return insert.inserted_from_rows(jobs, rows)
 
     def forget_statement(self, job_ids: Sequence[str]) -> CallerStatement:
         return CallerStatement(_SQL["job_forget"], _encode(job_ids).decode())
@@ -369,16 +359,3 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
 
 def _now_for(statement: str, clock: DatabaseClock) -> tuple[datetime | None, ...]:
     return (clock.now(),) if statement in shared.TIMED else ()
-
-
-def _scope(tenant: str | None, unique_key: str | None) -> tuple[str, str | None]:
-    """As the unique index has it: no tenant and an empty one are the same."""
-    return tenant or "", unique_key
-
-
-def _one_per_key(jobs: Sequence[NewJob]) -> dict[Any, NewJob]:
-    """The first of those that share a tenant and unique key: one statement cannot upsert the same row twice."""
-    chosen: dict[Any, NewJob] = {}
-    for job in jobs:
-        chosen.setdefault(job.id if job.unique_key is None else _scope(job.tenant, job.unique_key), job)
-    return chosen
