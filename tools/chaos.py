@@ -37,8 +37,10 @@ from tests.processes.verdict import verdict  # noqa: E402
 from tests.support.postgres import OwnServer  # noqa: E402
 from tests.support.processes import Process, Processes  # noqa: E402
 from tools.chaos_clients import Client, HttpClient  # noqa: E402
+from tools.chaos_memory import Memory, starve  # noqa: E402
 from tools.chaos_report import Round, written  # noqa: E402
 from tools.chaos_wire import Wire  # noqa: E402
+from tools.small_disk import SmallDisk, small_disk  # noqa: E402
 
 ROUND_SECONDS = 30.0
 SETTLE_SECONDS = 90.0
@@ -46,6 +48,7 @@ STOP_SECONDS = 30.0
 WORKERS = 4
 REAPERS = 2
 CLIENTS = 2
+DISK_MB = 48
 DATABASE_AWAY = 5
 """Exit code of a command that could not reach its database."""
 WRONGS_SHOWN_MAX = 20
@@ -61,13 +64,21 @@ class Troubles:
     """One trouble after another."""
 
     def __init__(
-        self, scene: Scene, processes: Processes, rng: random.Random, server: OwnServer | None, wire: Wire | None
+        self,
+        scene: Scene,
+        processes: Processes,
+        rng: random.Random,
+        server: OwnServer | None,
+        wire: Wire | None,
+        disk: SmallDisk | None,
     ) -> None:
         self._scene = scene
         self._processes = processes
         self._rng = rng
         self._server = server
         self._wire = wire
+        self._disk = disk
+        self._starved: set[int] = set()
         self._workers = [self._new_worker() for _ in range(WORKERS)]
         self._reapers = [scene.reaper() for _ in range(REAPERS)]
         self._http = self._new_server()
@@ -85,6 +96,9 @@ class Troubles:
     def _new_server(self) -> Process:
         return self._processes.holdfast("server", "--port", "0", app=APP, database_url=self._scene.url)
 
+    def everybody(self) -> list[Process]:
+        return [*self._workers, *self._reapers, self._http]
+
     async def settled(self) -> None:
         """What was begun has ended; from now on nothing happens any more."""
         await asyncio.gather(*self._under_way)
@@ -92,11 +106,10 @@ class Troubles:
     async def stopped(self) -> None:
         """Everybody is asked to go, as at the end of a deploy, and goes; nobody is left who serves this database."""
         self._start_again()
-        everybody = [*self._workers, *self._reapers, self._http]
-        for one in everybody:
+        for one in self.everybody():
             one.thaw()
             one.terminate()
-        for one in everybody:
+        for one in self.everybody():
             code = await one.exited(STOP_SECONDS)
             if code not in (0, -15):  # a signal before it could listen to signals
                 self.wrongs.append(f"a process ended with {code} after SIGTERM; it printed:\n{one.output[-5000:]}")
@@ -106,7 +119,9 @@ class Troubles:
 
     async def run_until(self, end: float) -> None:
         choices: list[Callable[[], Awaitable[None]]] = [self._kill, self._kill, self._freeze, self._replace]
-        choices += [self._kill_reaper, self._kill_server]
+        choices += [self._kill_reaper, self._kill_server, self._starve]
+        if self._disk is not None:
+            choices += [self._fill_disk, self._fill_disk]
         if self._server is not None:
             choices += [self._terminate_backends, self._cut_wire, self._delay_wire, self._half_open_wire, self._crash_database]
         else:
@@ -159,12 +174,25 @@ class Troubles:
                 self._reapers[place] = self._scene.reaper()
                 self.met["start_again"] += 1
         for place, one in enumerate(self._workers):
-            if one.returncode == DATABASE_AWAY:
+            if one.returncode == DATABASE_AWAY or (one.returncode is not None and one.pid in self._starved):
+                self.met["ended_without_memory" if one.pid in self._starved else "start_again"] += 1
                 self._workers[place] = self._new_worker()
-                self.met["start_again"] += 1
         if self._http.returncode == DATABASE_AWAY:
             self._http = self._new_server()
             self.met["start_again"] += 1
+
+    async def _fill_disk(self) -> None:
+        """Of SQLite's file, or of PostgreSQL's table of log lines; then there is room again, and everything goes on by itself."""
+        assert self._disk is not None
+        await asyncio.to_thread(self._disk.fill)
+        await asyncio.sleep(self._rng.choice([0.5, 1, 3, 6]))
+        self._disk.empty()
+
+    async def _starve(self) -> None:
+        """A worker may end by that; nothing else may come of it."""
+        victim = self._rng.choice(self._workers)
+        self._starved.add(victim.pid)
+        self._beside(starve(victim, self._rng.uniform(0.5, 3), self._rng.choice([0, 1, 4])))
 
     async def _kill_reaper(self) -> None:
         victim = self._rng.randrange(REAPERS)
@@ -210,15 +238,33 @@ class Troubles:
 
 
 @contextlib.contextmanager
-def database(kind: str, folder: Path) -> Iterator[tuple[str, OwnServer | None]]:
-    if kind == "sqlite":
-        yield f"sqlite:///{folder}/chaos.db", None
-        return
-    server = OwnServer()
-    try:
-        yield server.start().url, server
-    finally:
-        server.remove()
+def database(kind: str, folder: Path) -> Iterator[tuple[str, OwnServer | None, SmallDisk | None]]:
+    with contextlib.ExitStack() as stack:
+        disk = stack.enter_context(small_disk(folder, DISK_MB))
+        if disk is None:
+            print("  without a full disk: only root may mount a small one")
+        if kind == "sqlite":
+            place = folder if disk is None else disk.folder
+            if disk is not None:
+                stack.callback(lambda: [shutil.copy(path, folder) for path in place.glob("chaos.db*")])
+            yield f"sqlite:///{place}/chaos.db", None, disk
+            return
+        server = OwnServer()
+        stack.callback(server.remove)
+        yield server.start().url, server, disk
+
+
+def put_logs_on(disk: SmallDisk, server: OwnServer) -> None:
+    """Into a tablespace there: elsewhere a full disk is a crash of PostgreSQL, which is a trouble of its own."""
+    place = disk.folder / "logs"
+    place.mkdir()
+    disk.folder.parent.chmod(0o755)  # root's server runs as a user of its own
+    with psycopg.connect(server.url, autocommit=True) as admin:
+        (data,) = admin.execute("SHOW data_directory").fetchone() or ("",)
+        owner = Path(str(data)).stat()
+        os.chown(place, owner.st_uid, owner.st_gid)
+        admin.execute(f"CREATE TABLESPACE small LOCATION '{place}'".encode())
+        admin.execute("ALTER TABLE holdfast.logs SET TABLESPACE small")
 
 
 def orphans(url: str) -> list[int]:
@@ -233,7 +279,9 @@ def orphans(url: str) -> list[int]:
 
 
 @contextlib.asynccontextmanager
-async def opened(url: str, folder: Path, server: OwnServer | None) -> AsyncIterator[tuple[Scene, Processes, Wire | None]]:
+async def opened(
+    url: str, folder: Path, server: OwnServer | None, disk: SmallDisk | None
+) -> AsyncIterator[tuple[Scene, Processes, Wire | None]]:
     wire = None if server is None else await Wire(url).listen()
     url = url if wire is None else wire.url
     os.environ.update(IMPATIENT, HOLDFAST_DATABASE_URL=url)
@@ -242,6 +290,8 @@ async def opened(url: str, folder: Path, server: OwnServer | None) -> AsyncItera
     try:
         await scene.hf.migrate()
         await audit.install(scene.hf)
+        if server is not None and disk is not None:
+            put_logs_on(disk, server)
         yield scene, processes, wire
     finally:
         processes.end_all()
@@ -253,10 +303,12 @@ async def opened(url: str, folder: Path, server: OwnServer | None) -> AsyncItera
 async def one_round(kind: str, seed: int, seconds: float, folder: Path) -> tuple[Round, list[str]]:
     """Its figures, and what was wrong in the end."""
     rng = random.Random(seed)
-    with database(kind, folder) as (url, server):
-        async with opened(url, folder, server) as (scene, processes, wire):
+    with database(kind, folder) as (url, server, disk):
+        async with opened(url, folder, server, disk) as (scene, processes, wire):
             key = (await scene.hf.keys.create(role="service")).secret
-            troubles = Troubles(scene, processes, random.Random(rng.random()), server, wire)
+            troubles = Troubles(scene, processes, random.Random(rng.random()), server, wire, disk)
+            over, memory = asyncio.Event(), Memory(troubles.everybody)
+            watching = asyncio.create_task(memory.run_until(over.is_set))
             clients: list[Client | HttpClient] = [
                 Client(f"client {number}", scene, random.Random(rng.random())) for number in range(CLIENTS)
             ]
@@ -267,10 +319,12 @@ async def one_round(kind: str, seed: int, seconds: float, folder: Path) -> tuple
             with contextlib.suppress(pytest.fail.Exception):  # what has not ended is found by the verdict
                 await scene.all_ended(SETTLE_SECONDS)
             settling = time.monotonic() - end
+            over.set()
+            await watching
             await troubles.stopped()
             acknowledged = {job_id for client in clients for job_id in client.acknowledged}
             started, done = scene.marks("started"), scene.marks("done")
-            wrongs = troubles.wrongs + await verdict(scene.hf, acknowledged, started, done)
+            wrongs = troubles.wrongs + memory.wrongs() + await verdict(scene.hf, acknowledged, started, done)
             states = {state: count for state, count in (await scene.hf.store.job_counts()).items() if count}
     figures = Round(
         kind=kind,
@@ -281,6 +335,7 @@ async def one_round(kind: str, seed: int, seconds: float, folder: Path) -> tuple
         runs=len(started),
         troubles=dict(sorted(troubles.met.items())),
         settled_after=settling,
+        most_mb=memory.most,
         states=states,
         wrongs=len(wrongs),
     )
@@ -288,15 +343,15 @@ async def one_round(kind: str, seed: int, seconds: float, folder: Path) -> tuple
     return figures, wrongs
 
 
-async def campaign(kinds: list[str], seed: int, minutes: float, most: int | None, report: bool) -> int:
-    over_at, number, rounds = time.monotonic() + 60 * minutes, 0, list[Round]()
-    while number < most if most is not None else time.monotonic() < over_at:
-        kind, round_seed = kinds[number % len(kinds)], seed + number
+async def campaign(kinds: list[str], wanted: argparse.Namespace) -> int:
+    over_at, number, rounds = time.monotonic() + 60 * wanted.minutes, 0, list[Round]()
+    while number < wanted.rounds if wanted.rounds is not None else time.monotonic() < over_at:
+        kind, round_seed = kinds[number % len(kinds)], wanted.seed + number
         print(f"{kind}, seed {round_seed}", flush=True)
         folder = Path(tempfile.mkdtemp(prefix="holdfast-chaos-"))
-        figures, wrongs = await one_round(kind, round_seed, ROUND_SECONDS, folder)
+        figures, wrongs = await one_round(kind, round_seed, wanted.seconds, folder)
         rounds.append(figures)
-        if report:
+        if wanted.report:
             written(rounds)
         if wrongs:
             print("\n".join(wrongs[:WRONGS_SHOWN_MAX]))
@@ -312,12 +367,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, help="so many, instead of minutes")
+    parser.add_argument("--seconds", type=float, default=ROUND_SECONDS, help="of a round")
     parser.add_argument("--store", choices=("sqlite", "postgres", "both"), default="both")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--report", action="store_true", help="write the figures into docs/reliability.md")
     wanted = parser.parse_args()
     kinds = ["sqlite", "postgres"] if wanted.store == "both" else [wanted.store]
-    return asyncio.run(campaign(kinds, wanted.seed, wanted.minutes, wanted.rounds, wanted.report))
+    return asyncio.run(campaign(kinds, wanted))
 
 
 if __name__ == "__main__":
