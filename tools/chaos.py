@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,10 @@ from tests.support.postgres import OwnServer  # noqa: E402
 from tests.support.processes import Process, Processes  # noqa: E402
 from tools.chaos_clients import Client, HttpClient  # noqa: E402
 from tools.chaos_memory import Memory, starve  # noqa: E402
+from tools.chaos_places import database, put_logs_on  # noqa: E402
 from tools.chaos_report import Round, written  # noqa: E402
 from tools.chaos_wire import Wire  # noqa: E402
-from tools.small_disk import SmallDisk, small_disk  # noqa: E402
+from tools.small_disk import SmallDisk  # noqa: E402
 
 ROUND_SECONDS = 30.0
 SETTLE_SECONDS = 90.0
@@ -48,7 +49,6 @@ STOP_SECONDS = 30.0
 WORKERS = 4
 REAPERS = 2
 CLIENTS = 2
-DISK_MB = 48
 DATABASE_AWAY = 5
 """Exit code of a command that could not reach its database."""
 WRONGS_SHOWN_MAX = 20
@@ -182,7 +182,7 @@ class Troubles:
             self.met["start_again"] += 1
 
     async def _fill_disk(self) -> None:
-        """Of SQLite's file, or of PostgreSQL's table of log lines; then there is room again, and everything goes on by itself."""
+        """Of SQLite's file, or of PostgreSQL's log lines; then there is room again, and everything goes on by itself."""
         assert self._disk is not None
         await asyncio.to_thread(self._disk.fill)
         await asyncio.sleep(self._rng.choice([0.5, 1, 3, 6]))
@@ -235,36 +235,6 @@ class Troubles:
         await asyncio.to_thread(self._server.stop, self._rng.choice(["immediate", "immediate", "fast"]))
         await asyncio.sleep(self._rng.uniform(0, 2))
         await asyncio.to_thread(self._server.start)
-
-
-@contextlib.contextmanager
-def database(kind: str, folder: Path) -> Iterator[tuple[str, OwnServer | None, SmallDisk | None]]:
-    with contextlib.ExitStack() as stack:
-        disk = stack.enter_context(small_disk(folder, DISK_MB))
-        if disk is None:
-            print("  without a full disk: only root may mount a small one")
-        if kind == "sqlite":
-            place = folder if disk is None else disk.folder
-            if disk is not None:
-                stack.callback(lambda: [shutil.copy(path, folder) for path in place.glob("chaos.db*")])
-            yield f"sqlite:///{place}/chaos.db", None, disk
-            return
-        server = OwnServer()
-        stack.callback(server.remove)
-        yield server.start().url, server, disk
-
-
-def put_logs_on(disk: SmallDisk, server: OwnServer) -> None:
-    """Into a tablespace there: elsewhere a full disk is a crash of PostgreSQL, which is a trouble of its own."""
-    place = disk.folder / "logs"
-    place.mkdir()
-    disk.folder.parent.chmod(0o755)  # root's server runs as a user of its own
-    with psycopg.connect(server.url, autocommit=True) as admin:
-        (data,) = admin.execute("SHOW data_directory").fetchone() or ("",)
-        owner = Path(str(data)).stat()
-        os.chown(place, owner.st_uid, owner.st_gid)
-        admin.execute(f"CREATE TABLESPACE small LOCATION '{place}'".encode())
-        admin.execute("ALTER TABLE holdfast.logs SET TABLESPACE small")
 
 
 def orphans(url: str) -> list[int]:

@@ -59,9 +59,13 @@ class Memory:
 async def starve(process: Process, seconds: float, spare_mb: float) -> None:
     """It may take so much more than it has, and then every allocation of its fails."""
     with contextlib.suppress(OSError, ValueError, IndexError):  # it has just ended
-        pages = int(Path(f"/proc/{process.pid}/statm").read_text(encoding="ascii").split()[0])
-        limit = pages * resource.getpagesize() + int(spare_mb * 2**20)
+        limit = _address_space(process) + int(spare_mb * 2**20)
         _, hard = resource.prlimit(process.pid, resource.RLIMIT_AS)
         resource.prlimit(process.pid, resource.RLIMIT_AS, (limit, hard))
         await asyncio.sleep(seconds)
         resource.prlimit(process.pid, resource.RLIMIT_AS, (hard, hard))
+
+
+def _address_space(process: Process) -> int:
+    pages = int(Path(f"/proc/{process.pid}/statm").read_text(encoding="ascii").split()[0])
+    return pages * resource.getpagesize()

@@ -25,9 +25,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 @pytest.fixture
-async def scene(
-    disk: SmallDisk, tmp_path: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Scene]:
+async def scene(disk: SmallDisk, tmp_path: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
     """Its SQLite file is on the small disk, what its tasks write down is not."""
     url = f"sqlite:///{disk.folder}/jobs.db"
     monkeypatch.setenv("HOLDFAST_DATABASE_URL", url)
