@@ -117,7 +117,16 @@ class Troubles:
         if left:
             self.wrongs.append(f"processes were left behind: {left}")
 
-    async def run_until(self, end: float) -> None:
+    async def run_until(self, end: float, only: list[str] | None) -> None:
+        choices = [one for one in self._choices() if only is None or one.__name__.strip("_") in only]
+        while time.monotonic() < end:
+            await asyncio.sleep(self._rng.uniform(0.1, 1.5))
+            self._start_again()
+            trouble = self._rng.choice(choices)
+            self.met[trouble.__name__.strip("_")] += 1
+            await trouble()
+
+    def _choices(self) -> list[Callable[[], Awaitable[None]]]:
         choices: list[Callable[[], Awaitable[None]]] = [self._kill, self._kill, self._freeze, self._replace]
         choices += [self._kill_reaper, self._kill_server, self._starve]
         if self._disk is not None:
@@ -126,12 +135,7 @@ class Troubles:
             choices += [self._terminate_backends, self._cut_wire, self._delay_wire, self._half_open_wire, self._crash_database]
         else:
             choices += [self._hold_write_lock]
-        while time.monotonic() < end:
-            await asyncio.sleep(self._rng.uniform(0.1, 1.5))
-            self._start_again()
-            trouble = self._rng.choice(choices)
-            self.met[trouble.__name__.strip("_")] += 1
-            await trouble()
+        return choices
 
     def _new_worker(self) -> Process:
         return self._scene.worker("--concurrency", str(self._rng.choice([1, 4, 10])))
@@ -189,8 +193,10 @@ class Troubles:
         self._disk.empty()
 
     async def _starve(self) -> None:
-        """A worker may end by that; nothing else may come of it."""
+        """A worker may end by that; nothing else may come of it. Not while it starts: that would only try Python's import."""
         victim = self._rng.choice(self._workers)
+        if "Worker " not in victim.output:
+            return
         self._starved.add(victim.pid)
         self._beside(starve(victim, self._rng.uniform(0.5, 3), self._rng.choice([0, 1, 4])))
 
@@ -270,7 +276,7 @@ async def opened(
             await wire.close()
 
 
-async def one_round(kind: str, seed: int, seconds: float, folder: Path) -> tuple[Round, list[str]]:
+async def one_round(kind: str, seed: int, seconds: float, folder: Path, only: list[str] | None) -> tuple[Round, list[str]]:
     """Its figures, and what was wrong in the end."""
     rng = random.Random(seed)
     with database(kind, folder) as (url, server, disk):
@@ -284,7 +290,7 @@ async def one_round(kind: str, seed: int, seconds: float, folder: Path) -> tuple
             ]
             clients.append(HttpClient(troubles.server_address, key, scene.folder, random.Random(rng.random())))
             end = time.monotonic() + seconds
-            await asyncio.gather(troubles.run_until(end), *(client.run_until(end) for client in clients))
+            await asyncio.gather(troubles.run_until(end, only), *(client.run_until(end) for client in clients))
             await troubles.settled()
             with contextlib.suppress(pytest.fail.Exception):  # what has not ended is found by the verdict
                 await scene.all_ended(SETTLE_SECONDS)
@@ -319,7 +325,7 @@ async def campaign(kinds: list[str], wanted: argparse.Namespace) -> int:
         kind, round_seed = kinds[number % len(kinds)], wanted.seed + number
         print(f"{kind}, seed {round_seed}", flush=True)
         folder = Path(tempfile.mkdtemp(prefix="holdfast-chaos-"))
-        figures, wrongs = await one_round(kind, round_seed, wanted.seconds, folder)
+        figures, wrongs = await one_round(kind, round_seed, wanted.seconds, folder, wanted.only)
         rounds.append(figures)
         if wanted.report:
             written(rounds)
@@ -338,6 +344,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, help="so many, instead of minutes")
     parser.add_argument("--seconds", type=float, default=ROUND_SECONDS, help="of a round")
+    parser.add_argument("--only", action="append", help="this trouble, for example fill_disk; may be repeated")
     parser.add_argument("--store", choices=("sqlite", "postgres", "both"), default="both")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--report", action="store_true", help="write the figures into docs/reliability.md")
