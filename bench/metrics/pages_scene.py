@@ -49,7 +49,7 @@ _VALUES = """
     14400, CASE state WHEN 'running' THEN 'bench' END, CASE state WHEN 'running' THEN {ahead} END,
     CASE state WHEN 'failed' THEN 'bad_row' END, CASE state WHEN 'failed' THEN 'row ' || i || ' has no price' END, {at},
     CASE WHEN state <> 'queued' THEN {at} END, CASE WHEN state NOT IN ('queued', 'running') THEN {end} END, {at}, {tags},
-    '{{"number": 1}}', CASE WHEN i % 10 = 0 THEN 'batch-' || (i / 1000) END"""
+    '{{"number": 1, "message": "m", "type": "job.completed"}}', CASE WHEN i % 10 = 0 THEN 'batch-' || (i / 1000) END"""
 _STORES = {
     "postgres": {
         "now": "extract(epoch FROM now())",

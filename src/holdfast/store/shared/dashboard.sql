@@ -4,6 +4,10 @@ SELECT minute, name, label, sum(n) AS n FROM holdfast.tallies
 WHERE minute >= $1 AND name IN ('completed', 'failed', 'cancelled', 'retried', 'wait', 'run')
 GROUP BY minute, name, label
 
+-- name: tally_hours
+-- The same hour by hour, from the newest back to minus $1: at most a week, of all queues together.
+SELECT -minute AS hour, name, label, n FROM holdfast.tallies WHERE minute <= $1
+
 -- name: tally_minutes_by_queue
 SELECT queue, minute, sum(n) AS n FROM holdfast.tallies
 WHERE minute >= $1 AND name IN ('completed', 'failed', 'cancelled')
