@@ -21,7 +21,7 @@ AT_ONCE = 100_000
 
 # Of a thousand jobs: up to where they are of which tenant, and in which state. The few are spread so that pages of acme and
 # of all are as full as with many: else the ratio would be one of rows on the page.
-_FEW = {"acme": 300, "giant": 600, "running": 20, "queued": 200, "failed": 400, "cancelled": 600, "seconds": 3600}
+_FEW = {"acme": 300, "giant": 600, "running": 150, "queued": 330, "failed": 510, "cancelled": 690, "seconds": 3600}
 _MANY = {"acme": 5, "giant": 255, "running": 1, "queued": 21, "failed": 41, "cancelled": 61, "seconds": WEEKS * 7 * 86_400}
 
 _NUMBERS = {
@@ -128,6 +128,11 @@ class Scene:
                 f"{path} {query} answered {sent[0]['status']} to {who}; what it needs belongs into NEEDED of "
                 f"bench/metrics/pages.py. {content[:2000]!r}"
             )
+
+    def forget(self) -> None:
+        """What the dashboard remembers for a few seconds."""
+        self._asgi.state.dashboard.counts.clear()
+        self._asgi.state.dashboard.stats.clear()
 
     async def close(self) -> None:
         await self.hf.aclose()

@@ -122,6 +122,7 @@ async def test_lists_come_in_pages_that_keep_the_filter(sqlite_hf: Holdfast) -> 
 async def test_a_search_for_something_rare_ends_by_itself(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says how far it has looked, and goes on when asked: no page walks through all of history unasked."""
     monkeypatch.setattr(jobs, "LOOKED_AT", 5)
+    monkeypatch.setattr(jobs, "LOOKED_AT_OF_ONE", 5)
     rare = await scene.enqueue(tags=["rare"])
     for _ in range(8):
         await scene.enqueue()

@@ -106,6 +106,7 @@ CREATE INDEX holdfast_jobs_order_running ON holdfast_jobs (coalesce(tenant, ''),
     WHERE order_key IS NOT NULL AND state = 'running';
 CREATE INDEX holdfast_jobs_failed ON holdfast_jobs (id) WHERE state = 'failed';
 CREATE INDEX holdfast_jobs_finished ON holdfast_jobs (state, finished_at) WHERE state IN ('completed', 'cancelled');
+CREATE INDEX holdfast_jobs_cancelled ON holdfast_jobs (id) WHERE state = 'cancelled';
 -- For lists of one tenant: state by state, newest first.
 CREATE INDEX holdfast_jobs_tenant ON holdfast_jobs (tenant, state, id) WHERE tenant IS NOT NULL;
 CREATE INDEX holdfast_jobs_batch ON holdfast_jobs (batch, state, id) WHERE batch IS NOT NULL;
