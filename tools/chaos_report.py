@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import platform
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import NamedTuple
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "reliability.md"
-BEGIN, END = "<!-- chaos: written by `python tools/chaos.py --report` -->", "<!-- end of chaos -->"
+from tools import pages
 
 
 class Round(NamedTuple):
@@ -40,10 +35,9 @@ class Round(NamedTuple):
 
 
 def table(rounds: list[Round]) -> str:
-    machine = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
     return "\n".join(
         [
-            f"{datetime.now(UTC):%Y-%m-%d}, {machine}; rounds of {rounds[0].seconds:.0f} s.",
+            f"{pages.where_and_when()}; rounds of {rounds[0].seconds:.0f} s.",
             "",
             "| store | seed | troubles | acknowledged | refused calls | runs | all ended after | ended as | broken promises |",
             "|---|---|---|---|---|---|---|---|---|",
@@ -52,14 +46,5 @@ def table(rounds: list[Round]) -> str:
     )
 
 
-def placed(page: str, text: str) -> str:
-    """The page with the table between its two marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, found, after = rest.partition(END)
-    if not found:
-        raise ValueError(f"docs/reliability.md has no {BEGIN} … {END}")
-    return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
-
-
 def written(rounds: list[Round]) -> None:
-    PAGE.write_text(placed(PAGE.read_text(encoding="utf-8"), table(rounds)), encoding="utf-8")
+    pages.written("chaos", table(rounds))
