@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import platform
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import NamedTuple
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "reliability.md"
-BEGIN, END = "<!-- chaos: written by `python tools/chaos.py --report` -->", "<!-- end of chaos -->"
+from tools import pages
+
+COLUMNS = (
+    *("store", "seed", "troubles", "acknowledged", "refused calls", "runs", "all ended after", "ended as", "most memory"),
+    "broken promises",
+)
 
 
 class Round(NamedTuple):
@@ -21,6 +21,8 @@ class Round(NamedTuple):
     runs: int
     troubles: dict[str, int]
     settled_after: float
+    most_mb: float
+    """Of memory, that any of the processes took."""
     states: dict[str, int]
     wrongs: int
 
@@ -28,38 +30,29 @@ class Round(NamedTuple):
         return (
             f"  {self.acknowledged} jobs acknowledged, {self.refused} calls refused, {self.runs} runs\n"
             f"  troubles {self.troubles}\n"
-            f"  {self.settled_after:.1f} s later: {self.states}"
+            f"  {self.settled_after:.1f} s later: {self.states}; at most {self.most_mb:.0f} MB"
         )
 
     def row(self) -> str:
         ended = ", ".join(f"{count} {state}" for state, count in self.states.items())
         troubles = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in self.troubles.items())
         settled = f"{self.settled_after:.0f} s"
-        cells = (self.kind, self.seed, troubles, self.acknowledged, self.refused, self.runs, settled, ended, self.wrongs)
+        counts = (self.acknowledged, self.refused, self.runs)
+        cells = (self.kind, self.seed, troubles, *counts, settled, ended, f"{self.most_mb:.0f} MB", self.wrongs)
         return f"| {' | '.join(str(cell) for cell in cells)} |"
 
 
 def table(rounds: list[Round]) -> str:
-    machine = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
     return "\n".join(
         [
-            f"{datetime.now(UTC):%Y-%m-%d}, {machine}; rounds of {rounds[0].seconds:.0f} s.",
+            f"{pages.where_and_when()}; rounds of {rounds[0].seconds:.0f} s.",
             "",
-            "| store | seed | troubles | acknowledged | refused calls | runs | all ended after | ended as | broken promises |",
-            "|---|---|---|---|---|---|---|---|---|",
+            f"| {' | '.join(COLUMNS)} |",
+            "|---" * len(COLUMNS) + "|",
             *(one.row() for one in rounds),
         ]
     )
 
 
-def placed(page: str, text: str) -> str:
-    """The page with the table between its two marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, found, after = rest.partition(END)
-    if not found:
-        raise ValueError(f"docs/reliability.md has no {BEGIN} … {END}")
-    return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
-
-
 def written(rounds: list[Round]) -> None:
-    PAGE.write_text(placed(PAGE.read_text(encoding="utf-8"), table(rounds)), encoding="utf-8")
+    pages.written("chaos", table(rounds))

@@ -32,8 +32,11 @@ class Tally:
     def __len__(self) -> int:
         return self.path.stat().st_size // _NUMBER.size
 
-    def values(self) -> list[float]:
-        content = self.path.read_bytes()
+    def values(self, start: int = 0) -> list[float]:
+        """From that one on."""
+        with self.path.open("rb") as file:
+            file.seek(start * _NUMBER.size)
+            content = file.read()
         return [number for (number,) in _NUMBER.iter_unpack(content[: len(content) // _NUMBER.size * _NUMBER.size])]
 
     def remove(self) -> None:
