@@ -178,12 +178,21 @@ class Troubles:
                 self._reapers[place] = self._scene.reaper()
                 self.met["start_again"] += 1
         for place, one in enumerate(self._workers):
-            if one.returncode == DATABASE_AWAY or (one.returncode is not None and one.pid in self._starved):
-                self.met["ended_without_memory" if one.pid in self._starved else "start_again"] += 1
+            if one.returncode is not None:
+                self._note_end_of_worker(one)
                 self._workers[place] = self._new_worker()
         if self._http.returncode == DATABASE_AWAY:
             self._http = self._new_server()
             self.met["start_again"] += 1
+
+    def _note_end_of_worker(self, worker: Process) -> None:
+        """Of one that nobody killed: it may find no database at its start, or no memory, and for no other reason."""
+        if worker.pid in self._starved:
+            self.met["ended_without_memory"] += 1
+        elif worker.returncode == DATABASE_AWAY and "Worker " not in worker.output:
+            self.met["start_again"] += 1
+        else:
+            self.wrongs.append(f"a worker ended by itself with {worker.returncode}; it printed:\n{worker.output[-5000:]}")
 
     async def _fill_disk(self) -> None:
         """Of SQLite's file, or of PostgreSQL's log lines; then there is room again, and everything goes on by itself."""
