@@ -10,7 +10,7 @@ import msgspec
 import uvloop
 
 from bench import report
-from bench.metrics import advisories, drain, enqueue, extraction, flat, follow, http, idle, latency, logs, redact, start
+from bench.metrics import advisories, drain, enqueue, extraction, flat, follow, http, idle, latency, logs, pages, redact, start
 from bench.noise import fdatasync_milliseconds
 from bench.places import Place, PostgresPlace, SqlitePlace
 from bench.plan import QUICK, Line, Plan
@@ -26,10 +26,11 @@ METRICS: dict[str, Any] = {
     "follow": follow,
     "redact": redact,
     "http": http,
+    "pages": pages,
     "advisories": advisories,
     "extraction": extraction,
 }
-SLOW = {"idle", "flat", "http", "advisories", "extraction"}
+SLOW = {"idle", "flat", "http", "pages", "advisories", "extraction"}
 """Left out of --quick unless asked for: a shorter window would see no heartbeat, and what is large takes time to fill."""
 
 
@@ -68,6 +69,8 @@ async def _measure(plan: Plan, chosen: list[str], store: str | None) -> None:
             print(f"measuring {name} ...", flush=True)
             lines += await METRICS[name].measure(places, plan)
         print(f"\n{report.table(sorted(lines, key=lambda line: line.store))}")
+        if "pages" in chosen:
+            print(f"\n{pages.summary([line for line in lines if line.metric == 'pages'])}")
         if "start" in chosen and not any(line.metric == "start" for line in lines):
             print("cold start was not measured: there is no `holdfast` command yet")
         report.write_json(lines, plan, machine)

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from holdfast.clock import ManualClock
+from tests.support.fuzzing import TIMES
 from tests.support.processes import Processes
 
 if TYPE_CHECKING:
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from holdfast.store.protocol import Store
     from tests.support.pgbouncer import PgBouncer
     from tests.support.postgres import Databases, OwnServer
+
+# A busy machine is no finding, and what `make test` tries is the same every time; new examples are for `make fuzz`.
+settings.register_profile("steady", deadline=None, derandomize=TIMES == 1, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
 
 NEED_POSTGRES = {"postgres_databases", "postgres_url", "own_postgres"}
 

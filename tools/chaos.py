@@ -132,7 +132,8 @@ class Troubles:
         if self._disk is not None:
             choices += [self._fill_disk, self._fill_disk]
         if self._server is not None:
-            choices += [self._terminate_backends, self._cut_wire, self._delay_wire, self._half_open_wire, self._crash_database]
+            choices += [self._terminate_backends, self._crash_database]
+            choices += [self._cut_wire, self._delay_wire, self._half_open_wire, self._forget_wire]
         else:
             choices += [self._hold_write_lock]
         return choices
@@ -242,6 +243,10 @@ class Troubles:
     async def _half_open_wire(self) -> None:
         assert self._wire is not None
         self._beside(self._wire.half_open(self._rng.uniform(0.5, 5)))
+
+    async def _forget_wire(self) -> None:
+        assert self._wire is not None
+        self._wire.forget()
 
     async def _terminate_backends(self) -> None:
         assert self._server is not None

@@ -21,12 +21,13 @@ class Wire:
         self._open = asyncio.Event()
         self._open.set()
         self._silent = False
+        self._forgotten: set[asyncio.StreamWriter] = set()
         self.url = ""
 
     async def listen(self) -> Wire:
         self._server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
-        self.url = f"postgresql://{self._target.username}@127.0.0.1:{port}{self._target.path}"
+        self.url = f"postgresql://{self._target.netloc.rpartition('@')[0]}@127.0.0.1:{port}{self._target.path}"
         return self
 
     def cut(self) -> int:
@@ -48,6 +49,11 @@ class Wire:
         await asyncio.sleep(seconds)
         self._silent = False
         self.cut()
+
+    def forget(self) -> int:
+        """The same for ever, but only on the connections that are open now; how many there are."""
+        self._forgotten |= self._ends
+        return len(self._ends) // 2
 
     async def close(self) -> None:
         self._server.close()
@@ -75,6 +81,7 @@ class Wire:
             await asyncio.gather(self._pass_on(reader, up_writer), self._pass_on(up_reader, writer))
         finally:
             self._ends -= both
+            self._forgotten -= both
             for end in both:
                 end.transport.abort()
 
@@ -88,7 +95,7 @@ class Wire:
         with suppress(OSError):
             while piece := await reader.read(PIECE_BYTES):
                 await self._open.wait()
-                if not self._silent:
+                if not self._silent and writer not in self._forgotten:
                     writer.write(piece)
                     await writer.drain()
         with suppress(OSError):

@@ -60,3 +60,13 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return with_links_of_the_site(markdown, page.file.src_uri)
+
+
+def llms_of_the_site() -> str:
+    """`docs/llms.txt`, which names pages as files of the repository, with the names that they have in the site."""
+    text = (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")
+    return re.sub(r"(\]\([^)\s]+)\.md\)", r"\1.html)", with_links_of_the_site(text, "llms.txt"))
+
+
+def on_post_build(config: Any) -> None:
+    Path(config["site_dir"], "llms.txt").write_text(llms_of_the_site(), encoding="utf-8")

@@ -7,12 +7,10 @@ import importlib
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from holdfast import codec, prune
-from holdfast import reap as rescue
-from holdfast.adopt.rescue import reap_adopted
-from holdfast.adopt.work import AdoptedWork
+from holdfast import codec
 from holdfast.batch import Batches
 from holdfast.claim import check_queues
 from holdfast.clock import DatabaseClock
@@ -30,15 +28,8 @@ from holdfast.limits.idempotency import Idempotency
 from holdfast.limits.rate import Rates
 from holdfast.limits.spending import Spending
 from holdfast.machines.protocol import Provider
-from holdfast.outbox import Outbox
-from holdfast.people.keys import Keys
-from holdfast.people.members import Members
-from holdfast.people.projects import Projects
 from holdfast.portal import Portal
 from holdfast.processes.machines import Machines
-from holdfast.processes.scheduler import Scheduler
-from holdfast.processes.worker import Worker
-from holdfast.processes.worker_end import WorkerEnd
 from holdfast.redact import add_pattern
 from holdfast.schedule import Schedules
 from holdfast.settings import Settings, load_settings
@@ -46,13 +37,20 @@ from holdfast.store.protocol import Store, Transaction
 from holdfast.sync_twins import SyncTwins
 from holdfast.task import JobSpec, Task, TaskMaker, check_hook
 from holdfast.tenants import Plans, Queues, Tenants
-from holdfast.webhooks.announce import announce_ended
-from holdfast.webhooks.endpoints import Webhooks
-from holdfast.webhooks.inbound import Inbound
 
 if TYPE_CHECKING:
+    from holdfast.adopt.work import AdoptedWork
+    from holdfast.outbox import Outbox
+    from holdfast.people.keys import Keys
+    from holdfast.people.members import Members
+    from holdfast.people.projects import Projects
+    from holdfast.processes.worker import Worker
+    from holdfast.processes.worker_end import WorkerEnd
+    from holdfast.reap import ReapReport
     from holdfast.web.auth import Authenticate
     from holdfast.web.server import Server
+    from holdfast.webhooks.endpoints import Webhooks
+    from holdfast.webhooks.inbound import Inbound
 
 
 class Holdfast(SyncTwins):
@@ -87,17 +85,49 @@ class Holdfast(SyncTwins):
         self.batches = Batches(self, self._door)
         self.batch = self.batches.create
         self.batch_sync = self.batches.create_sync
-        self.keys = Keys(self)
-        self.members = Members(self)
-        self.projects = Projects(self)
         self.machines = Machines(self, _open_provider)
-        self.webhooks = Webhooks(self)
-        self.outbox = Outbox(self)
-        self.inbound = Inbound(self)
         if self.settings.webhooks:
             self._add_task(self.outbox.delivery)
         self._portal = Portal()
         self._workers: set[Worker] = set()
+
+    # -- parts that few programs touch: imported when first asked for --------------------------------------------------
+
+    @cached_property
+    def keys(self) -> Keys:
+        from holdfast.people.keys import Keys
+
+        return Keys(self)
+
+    @cached_property
+    def members(self) -> Members:
+        from holdfast.people.members import Members
+
+        return Members(self)
+
+    @cached_property
+    def projects(self) -> Projects:
+        from holdfast.people.projects import Projects
+
+        return Projects(self)
+
+    @cached_property
+    def webhooks(self) -> Webhooks:
+        from holdfast.webhooks.endpoints import Webhooks
+
+        return Webhooks(self)
+
+    @cached_property
+    def outbox(self) -> Outbox:
+        from holdfast.outbox import Outbox
+
+        return Outbox(self)
+
+    @cached_property
+    def inbound(self) -> Inbound:
+        from holdfast.webhooks.inbound import Inbound
+
+        return Inbound(self)
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
@@ -222,6 +252,9 @@ class Holdfast(SyncTwins):
         on_stuck: Callable[[], None] | None = None,
         max_lifetime: float | None = None,
     ) -> Worker:
+        from holdfast.processes.scheduler import Scheduler
+        from holdfast.processes.worker import Worker
+
         if not isinstance(concurrency, int) or not 1 <= concurrency <= 10_000:
             raise InvalidOption(f"concurrency must be a whole number from 1 to 10000, not {concurrency!r}")
         try:
@@ -244,7 +277,7 @@ class Holdfast(SyncTwins):
             on_stuck=on_stuck,
             max_lifetime=self.settings.max_lifetime if max_lifetime is None else max_lifetime,
             scheduler=Scheduler(self) if schedule else None,
-            announce=(lambda: announce_ended(self)) if announces else None,
+            announce=self._announce if announces else None,
         )
 
     async def run_worker(
@@ -267,16 +300,26 @@ class Holdfast(SyncTwins):
         finally:
             self._workers.discard(worker)
 
-    async def reap(self) -> rescue.ReapReport:
+    async def _announce(self) -> int:
+        from holdfast.webhooks.announce import announce_ended
+
+        return await announce_ended(self)
+
+    async def reap(self) -> ReapReport:
         """One recovery pass: jobs whose worker died or hangs are queued again, or given up; and machines are started for jobs
         that nobody serves."""
-        report = await rescue.reap(self.store, self.settings, self.machines.recover)
+        from holdfast.adopt.rescue import reap_adopted
+        from holdfast.reap import reap
+
+        report = await reap(self.store, self.settings, self.machines.recover)
         report.adopted = await reap_adopted(self.store, self.settings)
         await self.store.order_heal()
         return report
 
     def adopted(self, table: str) -> AdoptedWork:
         """For workers of a table of one's own: `claim`, `heartbeat`, `finish`, `fail`."""
+        from holdfast.adopt.work import AdoptedWork
+
         for one in self.settings.adopted:
             if one.table == table:
                 return AdoptedWork(self, one)
@@ -284,7 +327,9 @@ class Holdfast(SyncTwins):
 
     async def prune(self) -> dict[str, int]:
         """Delete what is older than its retention."""
-        return await prune.prune(self.store, self.settings)
+        from holdfast.prune import prune
+
+        return await prune(self.store, self.settings)
 
     def asgi(self, *, authenticate: Authenticate | None = None) -> Server:
         """The HTTP API as an ASGI application: serve it, or mount it under any prefix. `authenticate` is the host's own login:
@@ -308,7 +353,7 @@ class Holdfast(SyncTwins):
     ) -> WorkerEnd:
         return self.call_sync(self.run_worker(queues=queues, concurrency=concurrency, exit_when_idle=exit_when_idle))
 
-    def reap_sync(self) -> rescue.ReapReport:
+    def reap_sync(self) -> ReapReport:
         return self.call_sync(self.reap())
 
 

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast import sealing, tracing
 from holdfast.errors import DuplicateJob, InvalidOption
-from holdfast.ids import new_job_id, new_run_id
-from holdfast.job import Job, State
+from holdfast.ids import new_job_ids, new_run_ids
+from holdfast.job import Job
 from holdfast.limits.budget import Budgets, refuse_if_used_up
 from holdfast.limits.depth import DepthGuard
 from holdfast.options import JobOptions, TaskSpec
@@ -23,17 +24,24 @@ from holdfast.store.protocol import Depth, Inserted, NewJob, Store
 from holdfast.task import JobSpec, Task
 from holdfast.tx import Caller, caller_of
 
+_NO_ARGUMENTS = msgspec.Raw(b"{}")
+
 
 def plan(
     specs: Sequence[JobSpec[Any]], settings: Settings, failed_hook: Task[..., Any] | None = None, batch: str | None = None
 ) -> list[NewJob]:
     """`failed_hook`: the task for failures of tasks that name none of their own."""
-    jobs = [_new_job(spec, settings) for spec in specs]
-    for spec, job in zip(specs, jobs, strict=True):
-        hook = spec.task.spec.on_failed or failed_hook
-        if hook is not None:
-            job.on_failed = _on_failed(hook, settings)
-        job.batch = batch
+    jobs: list[NewJob] = []
+    keys = settings.encryption_keys
+    like: JobSpec[Any] | None = None
+    for spec, job_id, run_id in zip(specs, new_job_ids(len(specs)), new_run_ids(len(specs)), strict=True):
+        if like is None or spec.options is not like.options or spec.task is not like.task:
+            like, pattern = spec, _pattern(spec, settings)
+            hook = spec.task.spec.on_failed or failed_hook
+            pattern.on_failed = None if hook is None else _on_failed(hook, settings)
+            pattern.batch = batch
+        args = sealing.seal_json(keys, spec.args.decode(), f"{job_id}:args").encode() if keys else spec.args
+        jobs.append(replace(pattern, id=job_id, run_id=run_id, args=msgspec.Raw(args)))
     context = tracing.context_of_enqueue(jobs)
     if context is not None:
         for job in jobs:
@@ -130,17 +138,15 @@ def _depths(rows: Sequence[Sequence[Any]]) -> dict[str, Depth]:
     return {row[0]: Depth(int(row[1]), int(row[2])) for row in rows}
 
 
-def _new_job(spec: JobSpec[Any], settings: Settings) -> NewJob:
+def _pattern(spec: JobSpec[Any], settings: Settings) -> NewJob:
+    """All that jobs with the same task and options share."""
     task, options = spec.task.spec, spec.options
-    job_id, args = new_job_id(), spec.args
-    if settings.encryption_keys:
-        args = sealing.seal_json(settings.encryption_keys, args.decode(), f"{job_id}:args").encode()
     return NewJob(
-        id=job_id,
-        run_id=new_run_id(),
+        id="",
+        run_id="",
         queue=options.queue or task.queue,
         task=task.name,
-        args=msgspec.Raw(args),
+        args=_NO_ARGUMENTS,
         max_attempts=options.max_attempts or task.max_attempts or settings.max_attempts,
         lease_seconds=task.lease or settings.lease,
         priority=task.priority if options.priority is None else options.priority,
@@ -165,8 +171,7 @@ def _new_job(spec: JobSpec[Any], settings: Settings) -> NewJob:
 
 def _on_failed(hook: Task[..., Any], settings: Settings) -> msgspec.Raw:
     """All that the database needs to make the follow-up job when this one fails, also without anybody who knows the task."""
-    job = _new_job(JobSpec(hook, b"{}", JobOptions()), settings)
-    known = msgspec.json.decode(msgspec.json.encode(job))
+    known = msgspec.json.decode(msgspec.json.encode(_pattern(JobSpec(hook, b"{}", JobOptions()), settings)))
     for name in ("id", "run_id", "args"):
         del known[name]
     return msgspec.Raw(msgspec.json.encode({**known, "argument": hook.failure_argument}))
@@ -210,7 +215,7 @@ def _answers(specs: Sequence[JobSpec[Any]], jobs: Sequence[NewJob], inserted: Se
         Job(
             id=answer.id,
             run_id=answer.run_id,
-            state=State(answer.state),
+            state=answer.state,
             created=answer.created,
             queue=answer.queue,
             task=job.task,
@@ -220,8 +225,8 @@ def _answers(specs: Sequence[JobSpec[Any]], jobs: Sequence[NewJob], inserted: Se
             unique_key=job.unique_key,
             order_key=job.order_key,
             run_at=job.run_at,
-            tags=job.tags or [],
-            meta=job.meta or {},
+            tags=list(job.tags or ()),
+            meta=dict(job.meta or ()),
             batch=job.batch,
             _app=spec.task.app,
         )

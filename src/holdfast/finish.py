@@ -39,6 +39,7 @@ CODE_CHARS_MAX = 100
 RATE_LIMITED = "rate limited - try later"
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _RETRY_SECONDS_MAX = 5.0
+_ANSWER_SECONDS = 2.0
 _rng = random.Random()
 os.register_at_fork(after_in_child=_rng.seed)  # or the workers of one supervisor would draw the same delays
 
@@ -226,7 +227,8 @@ class Finisher:
         self._in_flight = 0
         self._in_doubt: set[str] = set()
         """Runs whose outcome was sent and never answered: it may have been written all the same."""
-        self.failing_since: float | None = None
+        self._sent_at = 0.0
+        self._failing = False
 
     def complete(self, completion: Completion) -> None:
         self._completions.append(completion)
@@ -239,6 +241,11 @@ class Finisher:
     @property
     def pending(self) -> int:
         return len(self._completions) + len(self._departures) + self._in_flight
+
+    @property
+    def stuck(self) -> bool:
+        """What was to be written could not be, or has had no answer for some time."""
+        return self._failing or (self._in_flight > 0 and asyncio.get_running_loop().time() - self._sent_at > _ANSWER_SECONDS)
 
     async def drain(self) -> None:
         """Wait until everything handed in so far is settled."""
@@ -253,14 +260,12 @@ class Finisher:
     async def run(self) -> None:
         """Until cancelled."""
         pause = 0.0
-        loop = asyncio.get_running_loop()
         while True:
             await self._work.wait()
             self._work.clear()
             if await self._write_all():
-                pause, self.failing_since = 0.0, None
+                pause = 0.0
             else:
-                self.failing_since = self.failing_since or loop.time()
                 pause = min(_RETRY_SECONDS_MAX, pause * 2 or 0.2)
                 self._work.set()
                 await asyncio.sleep(pause)
@@ -270,6 +275,7 @@ class Finisher:
         completions, self._completions = self._completions, []
         departures, self._departures = self._departures, []
         self._in_flight = len(completions) + len(departures)
+        self._sent_at = asyncio.get_running_loop().time()
         try:
             if completions:
                 await self._write_completions(completions)
@@ -277,8 +283,10 @@ class Finisher:
             if departures:
                 await self._write_departures(departures)
                 departures = []
+            self._failing = False
             return True
         except StorageUnavailable as error:
+            self._failing = True
             log.warning("Outcomes of %d runs wait for the database: %s", self._in_flight, error)
             self._in_doubt |= {sent.run_id for sent in completions} | {sent.run_id for sent in departures}
             return False

@@ -8,8 +8,9 @@ import time
 from datetime import datetime
 
 _lock = threading.Lock()
-_last_ms = 0
-_counter = 0
+_last = 0
+"""Of the newest job id: its milliseconds, and twelve bits that count within one."""
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
 def new_job_id() -> str:
@@ -17,26 +18,43 @@ def new_job_id() -> str:
 
     Nothing that must be right depends on the time inside: order is decided by the database's own sequence.
     """
-    global _last_ms, _counter
+    noise = os.urandom(10).hex()
+    return _job_id(_next(1, noise), noise[4:])
+
+
+def new_job_ids(count: int) -> list[str]:
+    """So many at once, ascending; each costs half as much as one alone."""
+    noise = os.urandom(2 + 8 * count).hex()
+    first = _next(count, noise)
+    return [_job_id(first + number, noise[4 + 16 * number : 20 + 16 * number]) for number in range(count)]
+
+
+def _next(count: int, noise: str) -> int:
+    """The first of so many consecutive numbers that nobody has had."""
+    global _last
     with _lock:
-        now_ms = time.time_ns() // 1_000_000
-        if now_ms > _last_ms:
-            _last_ms, _counter = now_ms, int.from_bytes(os.urandom(2), "big") >> 5
-        else:
-            _counter += 1
-            if _counter > 0xFFF:
-                _last_ms, _counter = _last_ms + 1, 0
-        head = (_last_ms << 16) | 0x7000 | _counter
-    tail = (int.from_bytes(os.urandom(8), "big") & 0x3FFF_FFFF_FFFF_FFFF) | 0x8000_0000_0000_0000
-    text = f"{head:016x}{tail:016x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        first = max(_last + 1, time.time_ns() // 1_000_000 << 12 | int(noise[:4], 16) >> 5)
+        _last = first + count - 1
+    return first
+
+
+def _job_id(number: int, noise: str) -> str:
+    head = f"{number:015x}"
+    return f"{head[:8]}-{head[8:12]}-7{head[12:]}-{_VARIANT[noise[0]]}{noise[1:4]}-{noise[4:]}"
 
 
 def new_run_id() -> str:
     """A UUID version 4."""
-    text = os.urandom(16).hex()
-    variant = "89ab"[int(text[16], 16) & 3]
-    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"
+    return _run_id(os.urandom(16).hex())
+
+
+def new_run_ids(count: int) -> list[str]:
+    noise = os.urandom(16 * count).hex()
+    return [_run_id(noise[at : at + 32]) for at in range(0, 32 * count, 32)]
+
+
+def _run_id(noise: str) -> str:
+    return f"{noise[:8]}-{noise[8:12]}-4{noise[13:16]}-{_VARIANT[noise[16]]}{noise[17:20]}-{noise[20:]}"
 
 
 def new_worker_id(host: str, pid: int) -> str:

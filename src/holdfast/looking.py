@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast import reading, sealing
 from holdfast.clock import DatabaseClock
@@ -16,7 +16,9 @@ from holdfast.job import Event, Job, LogLine, Run
 from holdfast.settings import Settings
 from holdfast.stats import Stats, stats_of
 from holdfast.store.protocol import Store, WorkerRow
-from holdfast.why import Machines, Why, why_job, why_tenant
+
+if TYPE_CHECKING:
+    from holdfast.why import Why
 
 LIST_MAX = 200
 
@@ -85,6 +87,8 @@ class Looking:
 
     async def why(self, job_id: str) -> Why:
         """What holds this job, in one sentence."""
+        from holdfast.why import Machines, why_job
+
         settings = self.settings
         machines = None
         if settings.machine_provider != "none":
@@ -93,6 +97,8 @@ class Looking:
 
     async def why_tenant(self, tenant: str) -> Why:
         """What holds this tenant's jobs, in one sentence."""
+        from holdfast.why import why_tenant
+
         return await why_tenant(self.store, tenant)
 
     async def stats(self, *, tenant: str | None = None) -> Stats:

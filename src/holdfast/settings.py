@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -222,7 +220,10 @@ def load_settings(url: str | None = None, /, **overrides: Any) -> Settings:
 def _read_file() -> tuple[str, dict[str, Any]]:
     for file_name, table in (("holdfast.toml", ()), ("pyproject.toml", ("tool", "holdfast"))):
         try:
-            found: Any = tomllib.loads(Path(file_name).read_text(encoding="utf-8"))
+            text = Path(file_name).read_text(encoding="utf-8")
+            import tomllib  # late: many programs have no such file
+
+            found: Any = tomllib.loads(text)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except (OSError, ValueError) as error:
@@ -307,6 +308,8 @@ def _wrong(label: str, value: object, rule: _Rule) -> str:
 
 
 def _unknown(name: str) -> str:
+    import difflib
+
     near = difflib.get_close_matches(name, _FIELDS, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(_FIELDS)}."
     return f"there is no setting {redact(name)!r}; {hint}"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.job import Event, Job, LogLine
 from holdfast.looking import Looking
 from holdfast.portal import Portal
-from holdfast.why import Why
+
+if TYPE_CHECKING:
+    from holdfast.why import Why
 
 T = TypeVar("T")
 

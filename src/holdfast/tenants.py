@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from holdfast import tenant_data
 from holdfast.errors import ConfigError, InvalidOption
 from holdfast.limits.budget import zone_named
 from holdfast.redact import redact
 from holdfast.store.protocol import UNCHANGED, Plan, Queue, Store, Tenant, Unchanged
+
+if TYPE_CHECKING:
+    from holdfast.tenant_data import Erased
 
 T = TypeVar("T")
 
@@ -79,13 +81,17 @@ class Tenants:
     async def export(self, tenant: str) -> AsyncIterator[dict[str, Any]]:
         """All that is stored of this tenant, row after row: `{"table": "jobs", "row": {…}}`. Secrets are left out."""
         _check_name("tenant", tenant)
-        async for row in tenant_data.export(self._platform.store, tenant):
+        from holdfast.tenant_data import export
+
+        async for row in export(self._platform.store, tenant):
             yield row
 
-    async def erase(self, tenant: str, *, by: str | None = None) -> tenant_data.Erased:
+    async def erase(self, tenant: str, *, by: str | None = None) -> Erased:
         """Delete all that is stored of this tenant; JobConflict while one of its jobs runs. There is no way back."""
         _check_name("tenant", tenant)
-        return await tenant_data.erase(self._platform.store, tenant, _person(by))
+        from holdfast.tenant_data import erase
+
+        return await erase(self._platform.store, tenant, _person(by))
 
     def set_sync(self, tenant: str, **changes: Any) -> Tenant:
         return self._platform.call_sync(self.set(tenant, **changes))

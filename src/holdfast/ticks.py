@@ -11,7 +11,6 @@ import reprlib
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Literal
-from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -95,7 +94,11 @@ def _zone_name(tz: object, error: type[HoldfastError]) -> str:
 
 @lru_cache(maxsize=64)
 def _zone(name: str) -> tzinfo:
-    return UTC if name == "UTC" else ZoneInfo(name)
+    if name == "UTC":
+        return UTC
+    from zoneinfo import ZoneInfo  # late: few programs need it
+
+    return ZoneInfo(name)
 
 
 def _next_of_interval(seconds: float, moment: datetime, tick: datetime | None) -> datetime:

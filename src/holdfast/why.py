@@ -98,7 +98,7 @@ async def _behind_another(store: Store, job: Job[Any]) -> Why | None:
     what = {
         State.RUNNING: "which runs now",
         State.QUEUED: f"which is {ahead.status} itself",
-        State.FAILED: "which has failed and blocks those behind it until it is retried or cancelled",
+        State.FAILED: "which has failed and blocks those behind it until it is retried and then completed or cancelled",
     }.get(ahead.state, f"which has {ahead.state}")
     sentence = f"It waits for job {ahead.id} ({ahead.task}) with the same ordering key {job.order_key!r}, {what}."
     return Why("behind_ordered_job", sentence, {"job_id": ahead.id, "order_key": job.order_key})

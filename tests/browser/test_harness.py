@@ -32,7 +32,7 @@ def test_errors_and_strange_hosts_are_noticed(context: BrowserContext, served: S
         text = " ".join(heard.all())
         return all(part in text for part in ("shown in the console", "thrown by a script", "127.0.0.2:9"))
 
-    until_sync(said, 30)
+    until_sync(said, 60)
 
 
 def test_axe_finds_what_is_wrong(page: Page) -> None:

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from tests.support.served import Served
 
 
+STANDS_STILL = """async () => {
+    const scroll = document.querySelector('.lv-scroll'), from = scroll.scrollTop;
+    for (let frame = 0; frame < 20; frame++) await new Promise(done => requestAnimationFrame(done));
+    return scroll.scrollTop === from }"""
+
+
 def _red_and_green(page: Page) -> tuple[int, int]:
     numbers = page.evaluate("() => getComputedStyle(document.querySelector('.lv-state')).color.match(/\\d+/g).map(Number)")
     return numbers[0], numbers[1]
@@ -121,7 +127,7 @@ def test_a_page_that_is_older_than_the_newest_attempt_shows_the_newest(page: Pag
     talk.say("first attempt")
     talk.retry("not yet")
     talk.say("second attempt")
-    until_sync(lambda: served.run(served.hf.get(talk.id)).run_no == 2, 30)
+    until_sync(lambda: served.run(served.hf.get(talk.id)).run_no == 2, 60)
     open_panel(page, talk.id, run=1)
     seen(page, "() => document.querySelector('.lv-msg')?.textContent === 'second attempt'")
     talk.end()
@@ -189,6 +195,7 @@ def test_the_end_is_followed_until_somebody_scrolls_up(page: Page, served: Serve
     page.hover(".lv-scroll")
     page.mouse.wheel(0, -2000)
     seen(page, "() => !document.querySelector('log-view').hasAttribute('data-following')")
+    seen(page, STANDS_STILL)  # a wheel turns on for some frames
     before = page.evaluate("() => document.querySelector('.lv-scroll').scrollTop")
     talk.say("new 1", "new 2", "new 3")
     seen(page, "() => document.querySelector('.lv-new').textContent === '3 new lines'")

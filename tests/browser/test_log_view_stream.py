@@ -111,10 +111,10 @@ def test_eight_tabs_of_one_job_share_a_stream(page: Page, served: Served) -> Non
     talk.say("for all")
     for tab in tabs:
         assert until_messages(tab, 2) == ["before", "for all"]
-    until_sync(lambda: served.streams() == 1, 30)  # those of earlier tests may still be closing
+    until_sync(lambda: served.streams() == 1, 60)  # those of earlier tests may still be closing
     for tab in tabs:
         tab.close()
-    until_sync(lambda: served.streams() == 0, 30)
+    until_sync(lambda: served.streams() == 0, 60)
     talk.end()
 
 
@@ -147,7 +147,7 @@ def test_eight_tabs_of_different_jobs_all_load(page: Page, served: Served) -> No
         talk.say(f"in {talk.name}")
     for tab, talk in zip(tabs, talks, strict=True):
         assert until_messages(tab, 1) == [f"in {talk.name}"]
-    until_sync(lambda: 0 < served.streams() <= 3, 30)
+    until_sync(lambda: 0 < served.streams() <= 3, 60)
     for talk in talks:
         talk.end()
 

@@ -14,7 +14,7 @@ from holdfast.processes.worker import Worker
 from holdfast.processes.worker_end import WorkerEnd
 from tests.support.waiting import until
 
-PATIENCE_SECONDS = 40
+PATIENCE_SECONDS = 100
 
 
 async def drain(hf: Holdfast, **options: Any) -> WorkerEnd:

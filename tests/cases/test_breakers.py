@@ -164,7 +164,7 @@ async def test_a_long_probe_says_that_it_is_still_at_it(
         monkeypatch.setattr(one.store, "shared", noted)
         entry = await entered(one, "slow")
         assert entry is not None
-        await asyncio.wait_for(renewed.wait(), 20)
+        await asyncio.wait_for(renewed.wait(), 60)
         await one.breakers.leave(entry, Verdict.WORKS, None)
         assert (await other.breakers.get("linear")).state == "closed"
 

@@ -85,7 +85,7 @@ async def test_money_of_a_run_that_lost_its_job_counts_and_is_marked(hf_at: Hold
 
     await work.options(tenant="acme").enqueue()
     async with working(hf_at, reap=False):
-        await asyncio.wait_for(began.wait(), 20)
+        await asyncio.wait_for(began.wait(), 60)
         assert claimed is not None
         await claimed.spend(3, "ai")
         clock.advance(3600)
@@ -167,7 +167,7 @@ async def test_raising_the_cap_lets_held_jobs_go(hf: Holdfast) -> None:
         async def held() -> bool:
             return (await hf.why(job.id)).code == "budget_exhausted"
 
-        await until(held, 20)
+        await until(held, 60)
         await hf.budgets.override("acme", "ai", cents=30, reason="end of quarter", by="ana")
         assert (await ends(hf, job)).state is State.COMPLETED
 
@@ -216,13 +216,13 @@ async def test_reservations_hold_runs_back_until_others_have_ended(hf: Holdfast,
     await hf.budgets.set("acme", "ai", cents=100)
     first = await slow.options(tenant="acme").enqueue()
     async with working(hf, concurrency=4):
-        await asyncio.wait_for(began.wait(), 20)
+        await asyncio.wait_for(began.wait(), 60)
         second = await slow.options(tenant="acme").enqueue()
 
         async def waits() -> bool:
             return (await hf.why(second.id)).code == "budget_reserved"
 
-        await until(waits, 20)
+        await until(waits, 60)
         assert (await hf.budgets.get("acme", "ai")).reserved == 100
         go_on.set()
         assert [(await ends(hf, job)).state for job in (first, second)] == [State.COMPLETED, State.COMPLETED]

@@ -136,7 +136,7 @@ async def test_an_immediate_cancel_does_not_abandon_a_thread(hf: Holdfast) -> No
 
     @hf.task(cancel="immediate")
     def work() -> None:
-        go.wait(20)
+        go.wait(60)
         current().check_cancelled()
 
     job = await work.enqueue()

@@ -219,7 +219,7 @@ async def test_a_token_is_minted_for_one_run_and_one_repository(github: FakeGitH
 async def test_github_misbehaves(github: FakeGitHub, mood: str, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each way has its sentence; nobody waits for ever, and nothing is sent to where it points."""
     if mood == "silent":
-        monkeypatch.setattr(github_app, "TIMEOUT_SECONDS", 0.2)
+        monkeypatch.setattr(github_app, "TIMEOUT_SECONDS", 2.0)
     github.mood = mood
     with pytest.raises(StepFailed) as failed:
         await GitHubApp("12345", github.private_key, api=github.url).token("4711", "shop")

@@ -220,7 +220,7 @@ async def test_sync_tasks_run_in_threads_beside_each_other(hf: Holdfast) -> None
     """Two plain functions that wait for each other both complete."""
     import threading
 
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=60)
 
     @hf.task
     def meet() -> str:

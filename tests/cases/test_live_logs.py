@@ -118,8 +118,11 @@ async def test_a_follower_starts_where_it_left_off_or_after_the_end(hf: Holdfast
     assert await Follower(hf, writer.job, run_no=1).ended() == writer.numbers
 
 
-async def test_a_run_that_completes_its_job_in_a_transaction_is_heard_to_its_last_line(hf: Holdfast) -> None:
+async def test_a_run_that_completes_its_job_in_a_transaction_is_heard_to_its_last_line(
+    hf: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also what was said just before, and what is said after the commit."""
+    monkeypatch.setattr(follow, "LAST_WORDS_SECONDS", follow.SWEEP_SECONDS)  # a busy machine may take longer to write them
 
     @hf.task
     async def talk() -> None:

@@ -11,8 +11,10 @@ from holdfast import Holdfast, State, current
 from holdfast.clock import ManualClock
 from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.processes import claimer as claimer_module
+from holdfast.processes.reaper import Reaper
 from tests.cases.away import Outage
 from tests.cases.steps import comes_to, drain, ends, jobs_stored, lines, messages, working
+from tests.conformance.scene import beat, start
 from tests.support.waiting import until
 
 
@@ -83,7 +85,7 @@ async def test_an_idle_exit_worker_leaves_when_the_database_stays_away(hf: Holdf
 
     job = await work.enqueue()
     with outage.of("job_claim", "worker_save", "worker_remove", "lease_extend_if_held"):
-        end = await asyncio.wait_for(hf.run_worker(exit_when_idle=60), 15)
+        end = await asyncio.wait_for(hf.run_worker(exit_when_idle=60), 50)
     assert end.reason == "database_away"
     assert (await hf.get(job.id)).state is State.QUEUED
 
@@ -192,7 +194,7 @@ async def test_database_away_at_completion_is_tried_again_and_the_result_is_kept
         with outage.of("job_complete_if_leased"):
             await until(lambda: outage.refused.get("job_complete_if_leased", 0) >= 2)
             assert (await hf.get(job.id)).state is State.RUNNING
-        assert await job.result(timeout=15) == "kept"
+        assert await job.result(timeout=40) == "kept"
     assert ran == 1 and (await hf.get(job.id)).attempt == 1
 
 
@@ -234,6 +236,27 @@ async def test_a_completion_that_could_not_be_written_in_time_is_run_again_and_c
         done = await ends(hf_at, job)
     assert (done.output, done.attempt, len(set(runs))) == (2, 2, 2)
     assert [run.outcome for run in await hf_at.runs(job.id)] == ["completed", "lost"]
+
+
+@pytest.mark.case("I18")
+async def test_a_worker_whose_outcomes_cannot_be_written_claims_no_more(hf: Holdfast) -> None:
+    """What has run and is not written down may have to run again: that does not become more while it lasts."""
+    outage = Outage(hf)
+    started: list[int] = []
+
+    @hf.task
+    async def work(number: int) -> None:
+        started.append(number)
+
+    jobs = [await work.enqueue(0)]
+    async with working(hf):
+        with outage.of("job_complete_if_leased"):
+            await until(lambda: outage.refused.get("job_complete_if_leased", 0) >= 3)  # and no claim is under way any more
+            jobs += [await work.enqueue(number) for number in range(1, 6)]
+            await until(lambda: outage.refused["job_complete_if_leased"] >= 4)
+            assert started == [0]
+        done = [await ends(hf, job) for job in jobs]
+    assert (sorted(started), {job.attempt for job in done}) == ([0, 1, 2, 3, 4, 5], {1})
 
 
 @pytest.mark.case("I18")
@@ -283,3 +306,37 @@ async def test_heartbeats_that_fail_are_tried_again_without_a_flood(hf: Holdfast
         go.set()
         await ends(hf, job)
     assert tried < 10
+
+
+async def test_a_reaper_lets_those_who_live_report_before_it_takes_their_jobs(
+    hf_at: Holdfast, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could extend a lease while the database was away. Once it is back there is the time of a heartbeat for that."""
+    outage, living, dead = Outage(hf_at), await start(hf_at.store), await start(hf_at.store)
+    waited: list[float] = []
+    really_pause = Reaper._pause
+
+    async def pause(reaper: Reaper, seconds: float) -> None:
+        waited.append(seconds)
+        if seconds == hf_at.settings.heartbeat:
+            assert await beat(hf_at.store, living)
+        else:
+            await really_pause(reaper, seconds)
+
+    monkeypatch.setattr(Reaper, "_pause", pause)
+    reaper = Reaper(hf_at.store, hf_at.settings, interval=0.01)
+    with outage.of("job_reap", "worker_list"):
+        passes = asyncio.create_task(reaper.run())
+        await until(lambda: outage.refused.get("worker_list", 0) >= 2)
+        clock.advance(301)
+    try:
+        await until(lambda: state_is(hf_at, dead.id, State.QUEUED))
+    finally:
+        reaper.stop()
+        await passes
+    assert (await hf_at.get(living.id)).run_id == living.run_id
+    assert waited.count(hf_at.settings.heartbeat) == 1
+
+
+async def state_is(hf: Holdfast, job_id: str, state: State) -> bool:
+    return (await hf.get(job_id)).state is state

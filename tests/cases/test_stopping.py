@@ -68,7 +68,7 @@ async def test_a_second_stop_ends_the_grace_period(hf: Holdfast) -> None:
     await comes_to(hf, job, State.RUNNING)
     worker.stop()
     worker.stop()
-    await asyncio.wait_for(life, 5)
+    await asyncio.wait_for(life, 40)
     assert (await hf.get(job.id)).state is State.QUEUED
 
 
@@ -119,7 +119,7 @@ async def test_a_task_that_refuses_to_stop_does_not_hold_up_a_stopping_worker(
     worker.stop()
     worker.stop()
     try:
-        end = await asyncio.wait_for(life, 5)
+        end = await asyncio.wait_for(life, 40)
     finally:
         go.set()
     assert end.threads_left == 1
@@ -135,7 +135,7 @@ async def test_a_worker_whose_own_task_is_cancelled_gives_its_jobs_back(hf: Hold
 
     @hf.task
     def in_thread() -> None:
-        go.wait(20)
+        go.wait(60)
 
     job = await (hf.task(hang) if kind == "async" else in_thread).enqueue()
     life = asyncio.create_task(hf.run_worker())
@@ -194,7 +194,7 @@ async def test_a_worker_that_was_stopped_before_it_ran_ends_at_once(hf: Holdfast
     hf.task(hang)
     worker = hf.worker()
     worker.stop()
-    end = await asyncio.wait_for(worker.run(), 5)
+    end = await asyncio.wait_for(worker.run(), 40)
     assert (end.reason, end.jobs) == ("stopped", 0)
 
 

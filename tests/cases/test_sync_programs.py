@@ -36,7 +36,7 @@ def test_every_verb_has_a_sync_twin(program: Holdfast) -> None:
     assert program.cancel_sync(gone.id, by="ana").state is State.CANCELLED
     end = program.run_worker_sync(exit_when_idle=0.0)
     assert (end.reason, end.jobs) == ("idle", 2)
-    assert good.result_sync(timeout=5) == 4
+    assert good.result_sync(timeout=40) == 4
     with pytest.raises(JobFailed, match="ValueError: negative"):
         bad.result_sync()
     with pytest.raises(JobCancelled):
@@ -72,7 +72,7 @@ def test_threads_of_a_sync_program_share_one_object(program: Holdfast) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert sorted(job.args["n"] for job in program.jobs_sync()) == list(range(16))
 
 
@@ -87,7 +87,7 @@ def test_closing_ends_a_worker_in_another_thread(program: Holdfast) -> None:
     thread.start()
     work.enqueue_sync().result_sync(timeout=40)
     program.close()
-    thread.join(10)
+    thread.join(60)
     assert ended == ["stopped"]
 
 
@@ -135,7 +135,7 @@ def _sums_in_three_loops(database_url: str) -> list[int]:
     async def once(n: int) -> int:
         job = await add.enqueue(n, 1)
         await hf.run_worker(exit_when_idle=0.0)
-        return await job.result(timeout=5)
+        return await job.result(timeout=40)
 
     sums = [asyncio.run(once(n)) for n in range(3)]
     assert add.enqueue_sync(1, 1).state is State.QUEUED
@@ -149,7 +149,7 @@ def test_a_worker_can_be_watched_from_a_sync_program(program: Holdfast) -> None:
 
     @program.task
     def wait() -> str:
-        go.wait(20)
+        go.wait(60)
         return "seen"
 
     job = wait.enqueue_sync()
@@ -158,4 +158,4 @@ def test_a_worker_can_be_watched_from_a_sync_program(program: Holdfast) -> None:
     until_sync(lambda: program.get_sync(job.id).state is State.RUNNING)
     go.set()
     assert job.result_sync(timeout=40) == "seen"
-    thread.join(10)
+    thread.join(60)

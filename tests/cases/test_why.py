@@ -93,7 +93,7 @@ async def test_why_of_a_job_behind_a_failed_one_says_what_to_do(hf_at: Holdfast)
     code, sentence = await why(hf_at, second)
     assert code == "behind_ordered_job"
     assert first.id in sentence and sentence.endswith(
-        "which has failed and blocks those behind it until it is retried or cancelled."
+        "which has failed and blocks those behind it until it is retried and then completed or cancelled."
     )
 
 

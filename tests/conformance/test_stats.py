@@ -186,8 +186,23 @@ async def test_minutes_that_nobody_can_ask_for_are_removed(store: Store, clock: 
     clock.advance(60 * 62)
     await store.tally_add([Tally("completed", QUEUE, "", 1)])
     await store.tally_add([Tally("completed", QUEUE, "", 1)])
-    (found,) = await by_hand(store, f"SELECT count(*) AS n FROM {table(store, 'tallies')}")
+    (found,) = await by_hand(store, f"SELECT count(*) AS n FROM {table(store, 'tallies')} WHERE minute >= 0")
     assert found["n"] == 2
+
+
+async def test_hours_are_kept_for_a_week_of_all_queues_together(store: Store, clock: ManualClock) -> None:
+    """So that charts of a day and of a week read a bounded number of rows, whatever the number of queues."""
+    hour = int(clock.now().timestamp() // 3600)
+    clock.advance(hour * 3600 - clock.now().timestamp())
+    await store.tally_add([Tally("completed", "a", "", 1), Tally("completed", "b", "", 2), Tally("claimed", "a", "", 3)])
+    clock.advance(3600 * 24 * 7)
+    await store.tally_add([Tally("completed", "a", "", 5)])
+    kept = [(row["hour"] - hour, row["name"], row["n"]) for row in await store.shared("tally_hours", -hour)]
+    assert sorted(kept) == [(0, "completed", 3), (168, "completed", 5)]
+    clock.advance(3600 * 3)
+    await store.tally_add([Tally("completed", "a", "", 1)])
+    assert min(row["hour"] - hour for row in await store.shared("tally_hours", -1)) == 168
+    assert sum(tally.n for tally in await store.tally_totals() if tally.name == "completed") == 9
 
 
 async def test_many_processes_add_at_once(open_another: OpenAnother) -> None:

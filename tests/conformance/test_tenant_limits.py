@@ -331,7 +331,7 @@ async def hammer(jobs: list[NewJob], stores: list[Store], sampler: Store) -> lis
             running = await sampler.job_list(JobFilter(state=State.RUNNING), cursor=None, limit=200)
             samples.append(Counter(job.tenant for job in running))
 
-    await asyncio.wait_for(asyncio.gather(sample(), *(work(n) for n in range(12))), 60)
+    await asyncio.wait_for(asyncio.gather(sample(), *(work(n) for n in range(12))), 100)
     assert sorted(done) == sorted(job.id for job in jobs)
     return samples
 

@@ -64,6 +64,6 @@ async def test_a_removed_worker_is_gone(store: Store) -> None:
 
 async def test_the_hosts_clock_is_compared_with_the_databases(store: Store) -> None:
     """On one machine they agree to within a second; on SQLite they are the same clock."""
-    offset = await store.clock_offset()
+    offset = min([await store.clock_offset() for _ in range(5)], key=abs)  # a slow answer is no difference of clocks
     assert abs(offset) < 1.0
     assert offset == 0.0 or store.name == "postgres"

@@ -8,6 +8,7 @@ import click
 import pytest
 
 from holdfast.cli.examples import EXAMPLES
+from holdfast.cli.root import cli
 from tests.support.commands import leaves, shown_calls, why_not
 
 ROOT = Path(__file__).parents[2]
@@ -39,3 +40,18 @@ def test_every_command_on_a_page_exists(page: Path) -> None:
 def test_a_command_that_does_not_exist_would_be_noticed(call: str) -> None:
     """A wrong word, a wrong option, a wrong choice."""
     assert why_not(call)
+
+
+def test_every_command_and_option_is_in_the_reference() -> None:
+    """The page on the command line cannot fall behind."""
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    context = click.Context(cli)
+    commands: dict[str, click.Command] = {}
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        commands[name] = command
+        commands |= {f"{name} {sub}": found for sub, found in getattr(command, "commands", {}).items()}
+    options = {option for command in (cli, *commands.values()) for parameter in command.params for option in parameter.opts}
+    assert sorted(name for name in commands if f"holdfast {name}" not in page and f"`{name}" not in page) == []
+    assert sorted(option for option in options if option.startswith("-") and f"`{option}" not in page) == []

@@ -35,14 +35,16 @@ def test_the_first_example_runs_as_the_first_commands_say(tmp_path: Path) -> Non
     (tmp_path / "tasks.py").write_text(BLOCKS[0][1], encoding="utf-8")
     dev, enqueue = commands("holdfast")[:2]
     assert (dev[1], enqueue[1]) == ("dev", "enqueue")
-    running = holdfast(*dev[1:], folder=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    printed = tmp_path / "printed"
+    with printed.open("wb") as sink:
+        running = holdfast(*dev[1:], folder=tmp_path, stdout=sink, stderr=sink, start_new_session=True)
     try:
-        until_sync((tmp_path / "jobs.db").exists, timeout=20)
-        asked = holdfast(*enqueue[1:], "--timeout", "20", "--json", folder=tmp_path, stdout=subprocess.PIPE)
-        assert json.loads(asked.communicate(timeout=30)[0])["result"] == "receipt 7 sent to ana@example.org"
+        until_sync(lambda: "Serving http" in printed.read_text(), timeout=60)  # by then the database is migrated
+        asked = holdfast(*enqueue[1:], "--timeout", "60", "--json", folder=tmp_path, stdout=subprocess.PIPE)
+        assert json.loads(asked.communicate(timeout=100)[0])["result"] == "receipt 7 sent to ana@example.org"
     finally:
         os.killpg(running.pid, signal.SIGTERM)
-        running.wait(20)
+        running.wait(60)
 
 
 def test_the_longer_example_runs(tmp_path: Path) -> None:

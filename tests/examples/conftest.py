@@ -53,7 +53,7 @@ def quick(*tasks: Any) -> None:
         task.spec = msgspec.structs.replace(task.spec, backoff=(0.01,))
 
 
-async def work_until(hf: Any, done: Callable[[], Awaitable[Any]], timeout: float = 40) -> None:
+async def work_until(hf: Any, done: Callable[[], Awaitable[Any]], timeout: float = 100) -> None:
     """Workers come and go until it is done; what waits for its next attempt is met by the next of them."""
 
     async def worked() -> Any:

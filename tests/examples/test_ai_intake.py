@@ -11,7 +11,6 @@ import pytest
 from tests.examples.conftest import Load, ended, quick, work_until
 from tests.support.stand_in import CUT, Answer, StandIn, too_many
 
-pytestmark = pytest.mark.timeout(120)
 ANA = {"x-user": "ana", "x-org": "acme"}
 
 

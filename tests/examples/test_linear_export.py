@@ -12,7 +12,6 @@ from holdfast.webhooks.signing import headers_of
 from tests.examples.conftest import Load, ended, quick, work_until
 from tests.support.stand_in import CUT, Answer, Asked, StandIn, too_many
 
-pytestmark = pytest.mark.timeout(120)
 ISSUES = [{"id": f"i{number}", "title": f"Issue {number}"} for number in range(12)]
 
 

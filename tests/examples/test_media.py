@@ -6,13 +6,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pytest
-
 from holdfast.enqueue import plan
 from tests.examples.conftest import Load, quick, work_until
 from tests.support.stand_in import CUT, HANG, Answer, StandIn, too_many
 
-pytestmark = pytest.mark.timeout(120)
 TASKS = ("clip", "transcribe", "burn_in")
 
 

@@ -14,7 +14,6 @@ from tests.support.processes import Processes
 from tests.support.stand_in import CUT, HANG, Answer, Asked, StandIn, too_many
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.timeout(120)
 PAYOUT = {"account": "acc-1", "cents": 5000}
 
 

@@ -123,9 +123,9 @@ def test_init_and_dev_work_from_the_wheel_and_the_seeded_job_is_mended_by_retry(
     project, output = dev
     address = re.search(r"Serving (http\S+)", output.read_text())
     assert address, output.read_text()
-    page = httpx.get(f"{address[1]}/login")
+    page = httpx.get(f"{address[1]}/login", timeout=PATIENCE)
     (style, *_) = re.findall(r'href="([^"]+\.css[^"]*)"', page.text)
-    assert httpx.get(httpx.URL(f"{address[1]}/login").join(style)).status_code == 200
+    assert httpx.get(httpx.URL(f"{address[1]}/login").join(style), timeout=PATIENCE).status_code == 200
 
     def seeded() -> dict[str, Any]:
         (job,) = json.loads(project.run("jobs", "list", "--task", "press_retry", "--json"))["jobs"]

@@ -31,7 +31,7 @@ def environment() -> dict[str, str]:
 
 def holdfast(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "holdfast", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=90)
 
 
 def start_worker(project: Path, processes: Processes) -> Process:
@@ -42,7 +42,7 @@ def start_worker(project: Path, processes: Processes) -> Process:
 def test_a_new_project_runs_its_flaky_task(project: Path, processes: Processes) -> None:
     """After init, a job that fails once and then works prints its result and exits with 0."""
     start_worker(project, processes)
-    done = holdfast(project, "enqueue", "flaky", "--wait", "--timeout", "20")
+    done = holdfast(project, "enqueue", "flaky", "--wait", "--timeout", "60")
     job_id, result = done.stdout.splitlines()
     assert (done.returncode, result) == (0, '"worked at attempt 2"')
     shown = holdfast(project, "jobs", "show", job_id)
@@ -52,7 +52,7 @@ def test_a_new_project_runs_its_flaky_task(project: Path, processes: Processes) 
 def test_a_job_that_fails_exits_with_1(project: Path, processes: Processes) -> None:
     """The reason is on standard error, one line, no traceback."""
     start_worker(project, processes)
-    done = holdfast(project, "enqueue", "fail", "--wait", "--timeout", "20")
+    done = holdfast(project, "enqueue", "fail", "--wait", "--timeout", "60")
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "no such customer" in done.stderr

@@ -30,7 +30,7 @@ def advisories(tmp_path: Path) -> str:
 def holdfast(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
     given = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}", **env}
     return subprocess.run(
-        [sys.executable, "-m", "holdfast", *arguments], cwd=cwd, env=given, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "holdfast", *arguments], cwd=cwd, env=given, capture_output=True, text=True, timeout=100
     )
 
 

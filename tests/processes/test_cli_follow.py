@@ -25,7 +25,7 @@ async def test_a_job_is_followed_from_the_queue_to_its_end(scene: Scene, process
     job = await scene.tasks.hold.enqueue(scene.folder)
     following = follow(processes, scene, job.id)
     scene.worker()
-    await following.printed("first half", 20)
+    await following.printed("first half", 60)
     assert following.returncode is None
     Path(scene.folder, f"{job.id}.go1").touch()
     assert await following.exited(40) == 0
@@ -39,7 +39,7 @@ async def test_a_killed_worker_and_the_next_attempt_are_seen(short_lease: None, 
     job = await scene.tasks.hold.enqueue(scene.folder)
     following = follow(processes, scene, job.id, "--json")
     worker = scene.worker()
-    await following.printed("first half", 20)
+    await following.printed("first half", 60)
     worker.kill()
     scene.worker()
     scene.reaper()
@@ -62,7 +62,7 @@ async def test_ctrl_c_ends_following_quietly(scene: Scene, processes: Processes)
     job = await scene.tasks.hold.enqueue(scene.folder)
     scene.worker()
     following = follow(processes, scene, job.id)
-    await following.printed("first half", 20)
+    await following.printed("first half", 60)
     following.signal_group(signal.SIGINT)
     assert await following.exited() == 130
     assert "Traceback" not in following.output and "Error" not in following.output
@@ -79,6 +79,6 @@ async def test_a_reader_who_has_seen_enough_is_no_error(scene: Scene) -> None:
     command = f"{sys.executable} -m holdfast --database '{scene.url}' jobs logs {job.id} | head -1"
     env = {"PYTHONPATH": str(ROOT / "src"), "PATH": os.environ["PATH"]}
     done = await asyncio.to_thread(
-        subprocess.run, command, shell=True, cwd=scene.folder, env=env, capture_output=True, text=True, timeout=30
+        subprocess.run, command, shell=True, cwd=scene.folder, env=env, capture_output=True, text=True, timeout=100
     )
     assert done.stdout.endswith("xxx\n") and done.stderr == ""

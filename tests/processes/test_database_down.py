@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from holdfast.errors import StorageUnavailable
+from tests.conformance.scene import start
 from tests.processes.scene import APP, Scene
 from tests.support.postgres import OwnServer
 from tests.support.processes import Processes
@@ -81,7 +82,7 @@ async def test_connections_cut_at_random_under_load_lose_and_double_nothing(post
     load = asyncio.create_task(client.enqueue_until(enough))
     with psycopg.connect(scene.url, autocommit=True) as admin:
         for step in range(1, 31):
-            await until(lambda step=step: len(scene.marks("done")) >= 10 * step, 30)
+            await until(lambda step=step: len(scene.marks("done")) >= 10 * step, 60)
             cut_one_connection(admin)
     enough.set()
     await load
@@ -125,7 +126,7 @@ async def test_an_idle_exit_worker_leaves_when_the_database_stays_away(
     now = await stoppable_scene.hf.get(job.id)
     assert (now.status, now.attempt) == ("queued", 0)
     next_one = stoppable_scene.worker()
-    assert await job.result(timeout=20) == next_one.pid
+    assert await job.result(timeout=60) == next_one.pid
 
 
 @pytest.mark.case("I18")
@@ -158,7 +159,7 @@ async def test_a_job_whose_worker_died_with_the_database_runs_again(stoppable_sc
     stoppable_scene.worker()
     second = await stoppable_scene.started(job, run_no=2)
     stoppable_scene.let_go(job, run_no=2)
-    assert await job.result(timeout=20) == second.run_id
+    assert await job.result(timeout=60) == second.run_id
     assert await stoppable_scene.completing_runs() == {job.id: second.run_id}
 
 
@@ -168,3 +169,19 @@ async def is_reachable(scene: Scene) -> bool:
     except StorageUnavailable:
         return False
     return True
+
+
+async def test_a_server_that_was_down_lets_those_who_live_report_before_anybody_reaps(
+    stoppable_scene: Scene, own_postgres: OwnServer
+) -> None:
+    """Also by SQL, where pg_cron does it: a run has the length of its lease for that, counted from the start of the server."""
+    store = stoppable_scene.hf.store
+    slow, quick = await start(store, lease_seconds=3600.0), await start(store, lease_seconds=0.001)
+    with psycopg.connect(own_postgres.url, autocommit=True) as admin:
+        admin.execute("UPDATE holdfast.jobs SET lease_expires_at = clock_timestamp() - interval '1 second'")
+    own_postgres.stop()
+    own_postgres.start()
+    with psycopg.connect(own_postgres.url, autocommit=True) as admin:
+        assert [str(row[0]) for row in admin.execute("SELECT id FROM holdfast.reap()")] == [quick.id]
+        admin.execute("UPDATE holdfast.jobs SET lease_seconds = 0.001 WHERE id = %s", [slow.id])
+        assert [str(row[0]) for row in admin.execute("SELECT id FROM holdfast.reap()")] == [slow.id]

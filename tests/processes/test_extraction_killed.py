@@ -54,7 +54,7 @@ async def test_a_worker_killed_half_way_through_the_sync_leaves_no_gap_no_duplic
     dying.kill()
     assert sorted(await app.staged.purls()) == ["package-000", "stale"]
     processes.worker(app=f"{APP}:hf", database_url=database_url)
-    await job.result(timeout=30)
+    await job.result(timeout=60)
     found = await app.staged.extraction.results("acme", "shop")
     assert (found.repository.status, (await app.hf.get(job.id)).attempt >= 2) == ("ready", True)
     assert found.dependencies == app.staged.laid["dependencies"]

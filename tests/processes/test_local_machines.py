@@ -96,13 +96,13 @@ async def test_a_crashed_parent_leaves_no_orphan_that_lives_for_ever(
     sqlite_url: str, tmp_path: Path, processes: Processes
 ) -> None:
     """Its machine serves the job that waits, is seen by the next parent, idles out, and is gone."""
-    settings = {"machine_provider": "local", "machine_app": APP, "machine_folder": str(tmp_path / "m"), "machine_idle": 0.2}
+    settings = {"machine_provider": "local", "machine_app": APP, "machine_folder": str(tmp_path / "m"), "machine_idle": 3.0}
     hf = Holdfast(sqlite_url, **settings)
     from tests.apps.bursts import blink
 
     [job] = await hf._door.enqueue([blink.job()], None)
     env = {f"HOLDFAST_{name.upper()}": str(value) for name, value in settings.items() if name != "machine_idle"}
-    env |= {"HOLDFAST_DATABASE_URL": sqlite_url, "HOLDFAST_MACHINE_IDLE_SEC": "0.2", "HOLDFAST_APP": APP}
+    env |= {"HOLDFAST_DATABASE_URL": sqlite_url, "HOLDFAST_MACHINE_IDLE_SEC": "3", "HOLDFAST_APP": APP}
     parent = processes.python("-c", CRASHING_PARENT, env=env)
     await until(lambda: not runs(parent.pid), PATIENCE_SECONDS)
     [orphan] = await hf.machines.list()

@@ -27,12 +27,12 @@ async def test_the_folder_and_the_tools_of_a_killed_worker_are_gone_after_the_ne
     app = importlib.import_module(APP)
     job = await app.piped.enqueue()
     dying = processes.worker(app=f"{APP}:hf", database_url=database_url)
-    left = (await until(lambda: list(workspaces.glob("run-*/pid")), 30))[0]
+    left = (await until(lambda: list(workspaces.glob("run-*/pid")), 60))[0]
     tool = int(left.read_text())
     dying.kill()
     assert runs(tool) and left.exists(), "there is nothing to clean up"
     processes.worker(app=f"{APP}:hf", database_url=database_url)
-    assert await job.result(timeout=30) == "scanned"
+    assert await job.result(timeout=60) == "scanned"
     assert list(workspaces.iterdir()) == []
     await until(lambda: not runs(tool))
     await app.hf.aclose()

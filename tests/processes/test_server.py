@@ -22,14 +22,14 @@ JOB = {"task": "greet", "args": {"name": "ana"}}
 
 
 async def address_of(server: Process) -> str:
-    await server.printed("Serving http://", timeout=20)
+    await server.printed("Serving http://", timeout=60)
     found = re.search(r"Serving (http://\S+)", server.output)
     assert found
     return found[1]
 
 
 def speaking(address: str, key: str) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=address, headers={"Authorization": f"Bearer {key}"}, timeout=20)
+    return httpx.AsyncClient(base_url=address, headers={"Authorization": f"Bearer {key}"}, timeout=60)
 
 
 async def test_a_server_ends_cleanly_with_open_streams(hf: Holdfast, database_url: str, processes: Processes) -> None:
@@ -55,7 +55,7 @@ async def test_a_server_ends_cleanly_with_open_streams(hf: Holdfast, database_ur
         assert any(line.startswith("data:") and json.loads(line[5:]).get("message") == "greeting ana" for line in lines)
         server.terminate()
         assert await server.exited(40) == 0
-        await asyncio.wait_for(changes, 5)
+        await asyncio.wait_for(changes, 60)
     assert "Traceback" not in server.output
 
 
@@ -77,7 +77,7 @@ async def test_a_database_away_at_enqueue_is_502_and_works_again_after(own_postg
         async def accepted() -> bool:
             return (await client.post("/api/jobs", json=JOB)).status_code == 202
 
-        await until(accepted, timeout=20)
+        await until(accepted, timeout=60)
     await hf.aclose()
     again = Holdfast(own_postgres.url)
     assert (await again.store.job_counts())["queued"] == 2
@@ -97,9 +97,9 @@ async def test_dev_serves_the_api_on_this_machine(sqlite_url: str, processes: Pr
     dev = processes.holdfast("dev", "--port", "0", app=APP, database_url=sqlite_url)
     address = await address_of(dev)
     assert address.startswith("http://127.0.0.1:") and "holdfast keys create --service" in dev.output
-    async with httpx.AsyncClient(base_url=address) as nobody:
+    async with httpx.AsyncClient(base_url=address, timeout=60) as nobody:
         assert (await nobody.get("/api/jobs")).status_code == 401
-        await dev.printed("/login#", timeout=20)
+        await dev.printed("/login#", timeout=60)
         secret = dev.output.split("/login#")[1].split()[0]
         assert (await nobody.post("/login", data={"link": secret})).status_code == 303
         assert (await nobody.get("/workers")).status_code == 200
@@ -110,7 +110,7 @@ async def test_dev_serves_the_api_on_this_machine(sqlite_url: str, processes: Pr
         async def completed() -> bool:
             return (await client.get(f"/api/jobs/{job['id']}")).json()["state"] == "completed"
 
-        await until(completed, timeout=20)
+        await until(completed, timeout=60)
     await hf.aclose()
     dev.signal_group(signal.SIGINT)
     assert await dev.exited(40) == 0
@@ -122,8 +122,8 @@ async def test_dev_goes_on_without_what_the_api_needs(sqlite_url: str, processes
     (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError(name='uvicorn')")
     env = {"PYTHONPATH": f"{tmp_path}:{ROOT}/src:{ROOT}", "HOLDFAST_MACHINE_PROVIDER": "none"}  # one worker, all the time
     dev = processes.holdfast("dev", app=APP, database_url=sqlite_url, env=env)
-    await dev.printed("pip install 'holdfast[web]'", timeout=20)
-    await dev.printed("Worker ", timeout=20)
+    await dev.printed("pip install 'holdfast[web]'", timeout=60)
+    await dev.printed("Worker ", timeout=60)
     dev.signal_group(signal.SIGINT)
     assert await dev.exited(40) == 0
 

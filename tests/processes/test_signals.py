@@ -34,13 +34,13 @@ async def assert_given_back(scene: Scene, *jobs: Job[Any]) -> None:
 async def test_sigterm_lets_jobs_end_within_the_grace_and_gives_the_rest_back(scene: Scene) -> None:
     """No new claim; what ends in time is completed, the rest is queued at once and uncounted; exit 0."""
     jobs = await hold_three(scene)
-    worker = scene.worker("--concurrency", "3", "--grace", "1.5")
+    worker = scene.worker("--concurrency", "3", "--grace", "6")
     isolated = [await scene.started(job) for job in jobs][2]
     never_claimed = await scene.tasks.tell_pid.enqueue()
     worker.terminate()
     await scene.draining()
     scene.let_go(jobs[0])
-    assert await jobs[0].result(timeout=40)
+    assert await jobs[0].result(timeout=60)
     assert await worker.exited() == 0
     await assert_given_back(scene, *jobs[1:])
     assert (await scene.hf.get(never_claimed.id)).run_no == 0
@@ -112,7 +112,7 @@ async def test_a_worker_does_not_exit_idle_while_a_job_runs(scene: Scene) -> Non
         return bool(now.last_heartbeat_at and (now.last_heartbeat_at - now.started_at).total_seconds() > 0.5)
 
     await until(beaten_for_long, 60)
-    assert await (await scene.tasks.tell_pid.enqueue()).result(timeout=40) == worker.pid
+    assert await (await scene.tasks.tell_pid.enqueue()).result(timeout=60) == worker.pid
     scene.let_go(job)
     assert await worker.exited() == 0
     assert await job.result(timeout=0) == job.run_id

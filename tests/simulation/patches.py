@@ -125,8 +125,7 @@ def replaced(loop: SimulatedLoop, seed: int) -> Iterator[None]:
             (worker, "Heart", HeartBeside),
             (worker, "RunLogs", RunLogsBeside),
             (logs, "LogWriter", LogWriterBeside),
-            (ids, "_last_ms", 0),
-            (ids, "_counter", 0),
+            (ids, "_last", 0),
         ):
             stack.enter_context(mock.patch.object(module, name, put))
         stack.callback(random.setstate, state)

@@ -11,7 +11,7 @@ from tests.support.waiting import until_sync
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 
 
 def seen(page: Page, expression: str, arg: Any = None, timeout: float = PATIENCE_SECONDS) -> Any:

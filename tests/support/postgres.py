@@ -66,8 +66,8 @@ class OwnServer:
         shutil.rmtree(self._folder)
 
     def _pg_ctl(self, *arguments: str) -> None:
-        command = ("-w", "-D", str(self._wheel.pgdata), *arguments)
-        pgexec("pg_ctl", command, bin_path=self._wheel.bin_path, user=self._wheel.system_user, cwd=self._folder, timeout=60)
+        command = ("-w", "-t", "120", "-D", str(self._wheel.pgdata), *arguments)
+        pgexec("pg_ctl", command, bin_path=self._wheel.bin_path, user=self._wheel.system_user, cwd=self._folder, timeout=150)
 
 
 def _memory_if_there_is_room() -> str | None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import socket
-import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.support.waiting import until_sync
+from tests.support.listening import started_on_a_free_port
 
 MISSING = "redis-server is not installed: `make servers` installs it (Debian's package redis-server)"
 
@@ -21,32 +19,12 @@ class RedisServer:
         if program is None:
             pytest.skip(MISSING)
         self._folder = Path(tempfile.mkdtemp(prefix="holdfast-redis-"))
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
-        options = [
-            "--port",
-            str(self.port),
-            "--bind",
-            "127.0.0.1",
-            "--dir",
-            str(self._folder),
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-        ]
-        self._process = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        until_sync(self._answers)
+        options = ["--bind", "127.0.0.1", "--dir", str(self._folder), "--save", "", "--appendonly", "no"]
+        self._process, self.port = started_on_a_free_port(lambda port: [program, "--port", str(port), *options])
 
     @property
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
-
-    def _answers(self) -> bool:
-        assert self._process.poll() is None, "redis-server ended"
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def remove(self) -> None:
         self._process.kill()

@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
 import pytest
 
 from holdfast import Holdfast
 from holdfast.cli import main
 from holdfast.cli.apps import find_app_name
 from holdfast.cli.call import Call
-from holdfast.cli.root import cli
 
 APP = """
 from holdfast import Holdfast
@@ -368,29 +366,21 @@ def test_completion_prints_a_script(holdfast: Holdfast_, shell: str) -> None:
 
 
 def test_a_worker_starts_without_what_only_people_need(app: Path) -> None:
-    """No other command, no rich and no foreign driver is imported on the way to the first claim."""
+    """No other command, no rich, no foreign driver and no part that it does not use is imported on the way to the first
+    claim."""
+    heavy = {
+        *("rich", "asyncpg", "httpx", "fastapi", "jinja2", "pydantic", "cryptography", "zoneinfo"),
+        *("holdfast.cli.jobs", "holdfast.cli.doctor", "holdfast.cli.dev", "holdfast.doctor", "holdfast.web"),
+        *("holdfast.outbox", "holdfast.webhooks.delivery", "holdfast.webhooks.endpoints", "holdfast.webhooks.inbound"),
+        *("holdfast.people.keys", "holdfast.people.members", "holdfast.people.projects", "holdfast.tenant_data"),
+        *("holdfast.processes.orchestrator", "holdfast.machines.reconcile", "holdfast.pipeline", "holdfast.extraction"),
+    }
     probe = (
         "import sys; from holdfast.cli import main; code = main(['worker', '--exit-when-idle', '0']); "
-        "heavy = {'rich', 'asyncpg', 'holdfast.doctor', 'holdfast.cli.jobs', 'holdfast.cli.doctor', 'holdfast.cli.dev'}; "
-        "print(code, sorted(heavy & set(sys.modules)))"
+        f"print(code, sorted({heavy} & set(sys.modules)))"
     )
     path = os.pathsep.join(sys.path)
     done = subprocess.run(
-        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=30, env={**os.environ, "PYTHONPATH": path}
+        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=100, env={**os.environ, "PYTHONPATH": path}
     )
     assert done.stdout == "0 []\n", done.stderr
-
-
-def test_every_command_and_option_is_in_the_reference() -> None:
-    """The page on the command line cannot fall behind."""
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
-    context = click.Context(cli)
-    commands: dict[str, click.Command] = {}
-    for name in cli.list_commands(context):
-        command = cli.get_command(context, name)
-        assert command is not None
-        commands[name] = command
-        commands |= {f"{name} {sub}": found for sub, found in getattr(command, "commands", {}).items()}
-    options = {option for command in (cli, *commands.values()) for parameter in command.params for option in parameter.opts}
-    assert sorted(name for name in commands if f"holdfast {name}" not in page and f"`{name}" not in page) == []
-    assert sorted(option for option in options if option.startswith("-") and f"`{option}" not in page) == []

@@ -39,7 +39,7 @@ def test_an_application_that_joins_brings_its_commands(
 def test_the_extraction_is_imported_only_when_it_is_called() -> None:
     """The command's start stays light."""
     probe = "import sys; from holdfast.cli import main; main(['--version']); print('holdfast.extraction' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=100)
     assert done.stdout.splitlines()[-1] == "False", done.stderr
 
 

@@ -51,6 +51,15 @@ def only_our_own_rules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
+def ratio(work: Callable[[Any], object], long: Any, short: Any, most: float = PROPORTIONATE * TIMES) -> float:
+    """How many times as long the long one takes. What seems too much is measured again: others may have used the caches."""
+    for _ in range(4):
+        found = seconds(work, long) / seconds(work, short)
+        if found < most:
+            break
+    return found
+
+
 def seconds(work: Callable[[Any], object], text: Any) -> float:
     """Of the processor, the best of three."""
     found = []
@@ -67,9 +76,9 @@ def test_eight_times_the_text_takes_about_eight_times_as_long(beginning: str) ->
     slow = []
     for piece in PIECES:
         short, long = (beginning + piece * (size // len(piece)) for size in (SHORT, TIMES * SHORT))
-        ratio = seconds(redact, long) / seconds(redact, short)
-        if ratio > PROPORTIONATE * TIMES:
-            slow.append(f"{piece!r}: {ratio:.0f}")
+        times = ratio(redact, long, short)
+        if times >= PROPORTIONATE * TIMES:
+            slow.append(f"{piece!r}: {times:.0f}")
     assert slow == []
 
 
@@ -77,7 +86,7 @@ def test_eight_times_the_text_takes_about_eight_times_as_long(beginning: str) ->
 def test_json_of_eight_times_the_size_takes_about_eight_times_as_long(piece: str) -> None:
     """Also where it must be read, because a key or an escape could hide something."""
     short, long = (f"[{(piece * (size // len(piece)))[:-1]}]".encode() for size in (SHORT, TIMES * SHORT))
-    assert seconds(redact_json, long) / seconds(redact_json, short) < PROPORTIONATE * TIMES
+    assert ratio(redact_json, long, short) < PROPORTIONATE * TIMES
 
 
 def test_a_value_nested_ten_thousand_deep_takes_no_longer_than_its_first_levels() -> None:
@@ -89,4 +98,4 @@ def test_a_value_nested_ten_thousand_deep_takes_no_longer_than_its_first_levels(
             value = {"tokens": [value, {"password": value}]}
         return value
 
-    assert seconds(redact_value, nested(10_000)) < PROPORTIONATE * seconds(redact_value, nested(1000))
+    assert ratio(redact_value, nested(10_000), nested(1000), PROPORTIONATE) < PROPORTIONATE

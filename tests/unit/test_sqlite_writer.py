@@ -81,10 +81,10 @@ async def thread_held_up(writer: Writer) -> AsyncIterator[None]:
 
     def wait_inside(session: Session) -> None:
         begun.set()
-        go_on.wait(10)
+        go_on.wait(60)
 
     held = asyncio.ensure_future(writer.run(wait_inside))
-    assert await asyncio.to_thread(begun.wait, 10)
+    assert await asyncio.to_thread(begun.wait, 60)
     yield
     go_on.set()
     await held

@@ -11,8 +11,6 @@ from holdfast import Holdfast, current
 from holdfast.roles import Role
 from tests.web.test_metrics import Always, client_of, scraped
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture
 async def client(hf: Holdfast) -> AsyncIterator[httpx.AsyncClient]:

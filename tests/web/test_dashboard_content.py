@@ -13,6 +13,7 @@ from holdfast import Holdfast
 from holdfast.clock import ManualClock
 from holdfast.errors import ConfigError
 from holdfast.pages import Nav, Page, Pages
+from holdfast.store.protocol import Tally
 from holdfast.web.dashboard import charts, words
 from holdfast.web.dashboard.views import jobs
 from tests.web.scene import Scene
@@ -82,6 +83,24 @@ async def test_the_overview_draws_the_last_hour(scene: Scene) -> None:
     assert "other" not in said(await scene.get("acme viewer", "/"))
 
 
+@pytest.mark.parametrize("who", ["service", "acme viewer"])
+async def test_charts_go_back_a_day_or_a_week(hf_at: Holdfast, clock: ManualClock, who: str) -> None:
+    """By a link that stays in the address; what is older than an hour is in the longer ones alone."""
+    scene = Scene(hf_at)
+    clock.advance(-60 * clock.now().minute)
+    await scene.enqueue()
+    await scene.work()
+    clock.advance(3600 * 5)
+    await hf_at.store.tally_add([Tally("completed", "default", "", 0)])
+    pages = {last: await scene.get(who, f"/?last={last}") for last in ("1h", "24h", "7d")}
+    assert ": 1 completed" not in pages["1h"].text
+    assert "<title>5 h ago: 1 completed</title>" in pages["24h"].text
+    assert re.search(r"<title>[36] h ago: 1 completed</title>", pages["7d"].text)
+    assert "Jobs ended in the last 7 days 1" in said(pages["7d"])
+    assert 'href="/?last=24h"' in pages["7d"].text and re.search(r'last=7d"[^>]*aria-current="true"', pages["7d"].text)
+    assert (await scene.get(who, "/?last=2y")).status_code == 422
+
+
 async def test_lists_come_in_pages_that_keep_the_filter(sqlite_hf: Holdfast) -> None:
     """Fifty to a page, each job on exactly one of them, the filter in every address."""
     scene = Scene(sqlite_hf)
@@ -103,6 +122,7 @@ async def test_lists_come_in_pages_that_keep_the_filter(sqlite_hf: Holdfast) -> 
 async def test_a_search_for_something_rare_ends_by_itself(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says how far it has looked, and goes on when asked: no page walks through all of history unasked."""
     monkeypatch.setattr(jobs, "LOOKED_AT", 5)
+    monkeypatch.setattr(jobs, "LOOKED_AT_OF_ONE", 5)
     rare = await scene.enqueue(tags=["rare"])
     for _ in range(8):
         await scene.enqueue()
@@ -205,7 +225,7 @@ def test_numbers_and_spans_are_short() -> None:
 
 def test_charts_stay_within_their_frame() -> None:
     """Whatever the numbers; nothing at all is a flat line."""
-    drawn = charts.stacks([{"completed": 3.0, "failed": 1.0}, {}, {"failed": 2.0}], ("completed", "failed"))
+    drawn = charts.stacks([{"completed": 3.0, "failed": 1.0}, {}, {"failed": 2.0}], ("completed", "failed"), ("2 min ago", "", ""))
     bars = [bar for column in drawn["columns"] for bar in column.bars]
     assert len(bars) == 3
     assert all(bar.y >= 0 and bar.y + bar.height <= charts.HEIGHT + 0.1 and bar.x + bar.width <= charts.WIDTH for bar in bars)

@@ -15,8 +15,6 @@ from tests.support.stand_in import Answer, stand_in
 from tests.web.scene import Scene
 from tests.web.test_dashboard_actions import confirm, events_of, said
 
-pytestmark = pytest.mark.timeout(60)
-
 
 class Fleet:
     """Two machines; on one of them runs a job of acme, beside one of another organization."""

@@ -11,8 +11,6 @@ from holdfast import Holdfast
 from holdfast.web.dashboard.views import GROUPS
 from tests.web.scene import ROLES, Scene
 
-pytestmark = pytest.mark.timeout(90)
-
 Statuses = tuple[int, int, int, int, int]
 """For viewer, member, admin, owner, service."""
 

@@ -11,8 +11,6 @@ from tests.web.extraction_scene import CONNECT, SHOP, SOURCE, TABLE, TOKEN, Show
 from tests.web.test_dashboard_actions import confirm, events_of, said
 from tests.web.test_dashboard_safety import browser
 
-pytestmark = pytest.mark.timeout(120)
-
 
 async def test_connected_extracted_cancelled_retried(both: Shown) -> None:
     """By a member, from the pages alone; each action is in the audit trail with who did it."""

@@ -15,8 +15,6 @@ from tests.web.extraction_scene import TABLE, TOKEN, Shown
 from tests.web.scene import ROLES
 from tests.web.test_dashboard_actions import said
 
-pytestmark = pytest.mark.timeout(120)
-
 GITHUB_TOKEN = "ghp_" + "x" * 36
 HOSTILE = "<img src=x onerror=alert(1)>\"'&"
 

@@ -14,8 +14,6 @@ from holdfast.pipeline import StepUnavailable
 from tests.support.extractions import Staged, components, finding, secret, vulnerability
 from tests.web.scene import ROLES, Scene
 
-pytestmark = pytest.mark.timeout(120)
-
 AT = "/api/organizations/acme/projects/shop"
 REPOSITORY = {"source": "https://github.com/acme/shop.git", "branch": "main", "path": "web"}
 CONNECT = {"repository": REPOSITORY}

@@ -16,8 +16,6 @@ from holdfast.store.protocol import Claimed, JobFilter, LogBatch
 from tests.support.waiting import until
 from tests.web.scene import Scene
 
-pytestmark = pytest.mark.timeout(30)
-
 
 class Watcher:
     """Reads an SSE stream straight from the application; httpx's own transport would wait for its end."""
@@ -82,7 +80,7 @@ async def watching(scene: Scene, who: str, path: str, **headers: str) -> AsyncIt
         yield watcher
     finally:
         watcher.leave()
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 40)
 
 
 async def start(scene: Scene, **job: Any) -> Claimed:

@@ -8,8 +8,6 @@ import pytest
 
 from tests.web.scene import ROLES, Scene
 
-pytestmark = pytest.mark.timeout(60)
-
 Statuses = tuple[int, int, int, int, int]
 """For viewer, member, admin, owner, service."""
 READ: Statuses = (200, 200, 200, 200, 200)

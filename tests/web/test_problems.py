@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -102,8 +102,7 @@ async def test_a_name_with_nul_is_422(scene: Scene) -> None:
         assert answer.status_code == 422, (path, answer.text)
 
 
-@pytest.fixture
-def broken(hf: Holdfast) -> Iterator[Scene]:
+def broken_scene(hf: Holdfast, **settings: Any) -> Scene:
     """An application whose own routes fail, are slow, or cannot reach their database."""
     router = APIRouter()
 
@@ -119,9 +118,16 @@ def broken(hf: Holdfast) -> Iterator[Scene]:
     async def away() -> None:
         raise StorageUnavailable("The database at postgresql://me@10.0.0.7/db cannot be reached.")
 
-    short = Holdfast(hf.settings.database_url, request_limit=0.05)
-    short.extend("broken", routers=[router])
-    yield Scene(short)
+    made = Holdfast(hf.settings.database_url, **settings)
+    made.extend("broken", routers=[router])
+    return Scene(made)
+
+
+@pytest.fixture
+async def broken(hf: Holdfast) -> AsyncIterator[Scene]:
+    scene = broken_scene(hf)
+    yield scene
+    await scene.hf.aclose()
 
 
 async def test_an_error_of_ours_tells_the_caller_only_its_number(broken: Scene, caplog: pytest.LogCaptureFixture) -> None:
@@ -132,13 +138,13 @@ async def test_an_error_of_ours_tells_the_caller_only_its_number(broken: Scene, 
     assert (answer.json()["request_id"], answer.headers["x-request-id"]) == ("abc-1", "abc-1")
     assert "hunter2" not in answer.text and "Traceback" not in answer.text
     assert [getattr(record, "request_id", None) for record in caplog.records if record.exc_info] == ["abc-1"]
-    await broken.hf.aclose()
 
 
-async def test_an_answer_has_its_time(broken: Scene) -> None:
+async def test_an_answer_has_its_time(hf: Holdfast) -> None:
     """503 once it is over."""
-    is_problem(await broken.get("service", "/api/slow"), 503, "request_timeout")
-    await broken.hf.aclose()
+    impatient = broken_scene(hf, request_limit=0.05)
+    is_problem(await impatient.get("service", "/api/slow"), 503, "request_timeout")
+    await impatient.hf.aclose()
 
 
 async def test_a_database_that_is_away_is_502_and_its_place_stays_hidden(broken: Scene) -> None:
@@ -146,7 +152,6 @@ async def test_a_database_that_is_away_is_502_and_its_place_stays_hidden(broken:
     answer = await broken.get("service", "/api/away")
     is_problem(answer, 502, "storage_unavailable")
     assert "10.0.0.7" not in answer.text
-    await broken.hf.aclose()
 
 
 async def test_every_answer_has_security_headers_and_a_request_id(scene: Scene) -> None:

@@ -41,7 +41,7 @@ async def test_a_hit_is_429_with_its_headers_and_clears_after_the_window(
         assert [answer.headers["x-ratelimit-remaining"] for answer in answers] == ["1", "0", "0"]
         refused = answers[2]
         assert (refused.headers["retry-after"], refused.headers["x-ratelimit-limit"]) == ("3600", "2")
-        assert abs(int(refused.headers["x-ratelimit-reset"]) - time.time() - 3600) < 10
+        assert abs(int(refused.headers["x-ratelimit-reset"]) - time.time() - 3600) < 60
         assert "try again in 3600 s" in refused.json()["detail"]
         assert refused.json().get("code") == ("rate_limited" if ours else None)
         clock.advance(3601)

@@ -26,7 +26,6 @@ from tests.support.stand_in import StandIn, stand_in
 from tests.support.waiting import until
 from tests.web.scene import Scene
 
-pytestmark = pytest.mark.timeout(60)
 SECRETS = [new_secret(), new_secret()]
 GITHUB = "It's a secret to everybody"
 
@@ -164,7 +163,7 @@ async def test_a_delivery_that_was_not_committed_comes_again(scene: Scene, taken
         """The depth is asked for again after a second."""
         return (await post(scene, "billing", body, headers)).status_code == 202
 
-    await until(taken_now, timeout=20)
+    await until(taken_now)
 
 
 async def test_a_route_of_ones_own_takes_them_too(hf: Holdfast, taken: list[Any]) -> None:

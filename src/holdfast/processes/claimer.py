@@ -18,6 +18,7 @@ log = logging.getLogger("holdfast")
 DATABASE_AWAY_SECONDS = 60.0
 """An idle-exit worker without a database gives up after this long, so that its machine stops."""
 CLAIM_RETRY_SECONDS_MAX = 5.0
+OUTCOMES_LOOK_SECONDS = 0.2
 
 
 class Body(Protocol):
@@ -31,6 +32,8 @@ class Body(Protocol):
     def busy_slots(self) -> int: ...
     @property
     def waiting_jobs(self) -> int: ...
+    @property
+    def outcomes_are_stuck(self) -> bool: ...
     def is_busy(self) -> bool: ...
     def offer(self, jobs: list[Claimed]) -> None: ...
     def give_back_unknown(self, leases: list[Beat]) -> None: ...
@@ -107,6 +110,10 @@ class Claimer:
                 await self._room.wait()
                 continue
             self._woken.clear()
+            if self._body.outcomes_are_stuck:
+                # What has run and cannot be written down may have to run again: it must not become more and more.
+                await self._wait(OUTCOMES_LOOK_SECONDS)
+                continue
             try:
                 await self._give_back_what_is_in_doubt()
                 claim, again = await self._claim(room)

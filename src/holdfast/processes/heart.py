@@ -10,10 +10,10 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
 
-from holdfast.errors import StorageError
+from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.finish import DeadlineExceeded, departure_of, release_of
 from holdfast.run import Attempt, Interrupt
 from holdfast.settings import Settings
@@ -21,6 +21,11 @@ from holdfast.store.protocol import Beat, Claimed, Held, Store, WorkerRow
 
 log = logging.getLogger("holdfast")
 
+T = TypeVar("T")
+
+TRIES = 3
+PATIENCE = 0.75
+"""How much of the interval between two beats one of them may take: at most a quarter of a lease, of which a third is over."""
 LOOP_BLOCKED_SECONDS = 5.0
 LOCKED_ROW_SECONDS = 0.5
 STUCK_SECONDS = 5.0
@@ -108,9 +113,9 @@ class Heart:
         beats = [Beat(a.claimed.id, run_id, a.claimed.lease_seconds) for run_id, a in running if not a.completed_in_tx]
         try:
             if beats:
-                held = await body.store.lease_extend_if_held(beats)
+                held = await self._answered(lambda: body.store.lease_extend_if_held(beats))
                 body.loop.call_soon_threadsafe(body.beat_answered, beats, held)
-            await body.store.worker_save(body.row())
+            await self._answered(lambda: body.store.worker_save(body.row()))
             for run_id, attempt in running:
                 if attempt.completed_in_tx:
                     await self._beat_alone(Beat(attempt.claimed.id, run_id, attempt.claimed.lease_seconds))
@@ -120,6 +125,18 @@ class Heart:
             return False
         except RuntimeError:
             return True  # the worker's loop is closed: we are about to be stopped
+
+    async def _answered(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Nobody is told when a connection has gone silent: who gets no answer asks again on another one, while there is still
+        something left of the lease. Each time with more patience, for the database may only be slow."""
+        patience = PATIENCE * self._interval()
+        for _ in range(TRIES):
+            try:
+                async with asyncio.timeout(patience):
+                    return await ask()
+            except TimeoutError:
+                patience *= 2
+        raise StorageUnavailable(f"The database gave no answer to {TRIES} tries; check the network between it and this worker.")
 
     async def _beat_alone(self, beat: Beat) -> None:
         """A run that completes in the task's own transaction: its row is locked until that ends. Nobody else can take it
@@ -162,7 +179,8 @@ class Heart:
         claimed = attempt.claimed
         error = DeadlineExceeded(f"took longer than the {claimed.timeout_seconds:g} s it may take and could not be stopped")
         try:
-            await self._body.store.job_leave_if_leased([departure_of(error, claimed, attempt.task.spec, self._body.settings)])
+            departure = departure_of(error, claimed, attempt.task.spec, self._body.settings)
+            await self._answered(lambda: self._body.store.job_leave_if_leased([departure]))
         except StorageError:
             return  # asked again in a second
         attempt.ended = True
@@ -184,7 +202,7 @@ class Heart:
         departures = [release_of(job) for job in jobs]
         try:
             if departures:
-                await self._body.store.job_leave_if_leased(departures)
+                await self._answered(lambda: self._body.store.job_leave_if_leased(departures))
         except StorageError:
             log.warning("Could not release %d jobs; their leases will expire.", len(departures))
         for attempt in others:

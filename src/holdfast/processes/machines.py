@@ -16,12 +16,16 @@ import msgspec
 from holdfast import reading
 from holdfast.errors import Conflict, InvalidOption, MachinesUnavailable, NotFound
 from holdfast.machines.protocol import Kind, Machine, MachineState, Provider, ProviderError
-from holdfast.processes.orchestrator import Orchestrator, Platform
 
 if TYPE_CHECKING:
     from holdfast.job import Run
     from holdfast.machines.reconcile import Seen
+    from holdfast.processes.orchestrator import Orchestrator, Platform
     from holdfast.settings import Settings
+
+    class Whole(Platform, Protocol):
+        async def runs(self, job_id: str, *, tenant: str | None = None) -> list[Run]: ...
+
 
 JOBS_SHOWN_MAX = 1_000
 POOL_MAX = 1_000
@@ -67,10 +71,6 @@ class JobUsage(msgspec.Struct, kw_only=True):
     estimated_cost: float
 
 
-class Whole(Platform, Protocol):
-    async def runs(self, job_id: str, *, tenant: str | None = None) -> list[Run]: ...
-
-
 class Machines:
     def __init__(self, platform: Whole, open_provider: Callable[[Settings], Provider]) -> None:
         self._platform = platform
@@ -80,6 +80,8 @@ class Machines:
 
     def use(self, provider: Provider) -> Orchestrator:
         """A provider of one's own, in place of the configured one."""
+        from holdfast.processes.orchestrator import Orchestrator
+
         self.configured = True
         self._orchestrator = Orchestrator(self._platform, provider)
         return self._orchestrator

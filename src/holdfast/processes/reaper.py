@@ -9,7 +9,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 from holdfast.adopt.rescue import reap_adopted
-from holdfast.errors import StorageError
+from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.prune import prune, prune_if_due
 from holdfast.reap import ReapReport, reap
 from holdfast.settings import Settings
@@ -35,6 +35,7 @@ class Reaper:
         self._settings = settings
         self._interval = interval or settings.reaper_interval
         self._stopping = asyncio.Event()
+        self._database_was_away = False
         # Not the first pass: many workers that start together would all look for old rows at once.
         self._passes_until_prune = random.randint(1, PRUNE_EVERY_PASSES - 1)
 
@@ -46,15 +47,28 @@ class Reaper:
         """Until stopped. Nothing that goes wrong in a pass ends it."""
         while not self._stopping.is_set():
             try:
+                if self._database_was_away:
+                    await self._let_the_living_report()
                 await self.one_pass(prunes=self._passes_until_prune == 0, shared=True)
                 self._passes_until_prune = (self._passes_until_prune - 1) % PRUNE_EVERY_PASSES
             except StorageError as error:
+                self._database_was_away = self._database_was_away or isinstance(error, StorageUnavailable)
                 log.warning("The reaper's pass failed, the next one comes in %g s: %s", self._interval, error)
             except Exception:
                 log.exception("The reaper's pass failed, the next one comes in %g s", self._interval)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._interval):
-                    await self._stopping.wait()
+            await self._pause(self._interval)
+
+    async def _let_the_living_report(self) -> None:
+        """While the database was away nobody could extend a lease. As soon as it answers, those who live have the time between
+        two heartbeats to do so before their jobs are taken from them."""
+        await self._store.worker_list()
+        await self._pause(self._settings.heartbeat)
+        self._database_was_away = False
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
 
     async def one_pass(self, *, prunes: bool = True, shared: bool = False) -> tuple[ReapReport, int]:
         """What was rescued, and how many old rows were deleted: of a reaper's passes only every tenth looks for those, and

@@ -27,19 +27,19 @@ from holdfast.processes.reaper import Reaper
 from holdfast.processes.scheduler import Scheduler
 from holdfast.processes.slots import Slots
 from holdfast.processes.threads import TaskThreads
+from holdfast.processes.watcher import Watcher
 from holdfast.processes.worker_end import WorkerEnd
 from holdfast.run import Attempt, Interrupt, run_attempt
 from holdfast.runlog.capture import watch_logging
 from holdfast.runlog.logs import RunLogs
 from holdfast.settings import Settings
-from holdfast.store.protocol import TENANT_MARK, Beat, Claimed, Completion, Held, Store, WorkerRow
+from holdfast.store.protocol import Beat, Claimed, Completion, Held, Store, WorkerRow
 from holdfast.tally import Tallies
 from holdfast.task import Task
 from holdfast.version import VERSION
 
 log = logging.getLogger("holdfast")
 
-CANCEL_LOOK_SECONDS = 0.5
 SHORT_LEASE_SECONDS = 5.0
 """A lease that could end before the heart's next look."""
 LET_GO_SECONDS = 5.0
@@ -85,7 +85,6 @@ class Worker:
         self._done_jobs = 0
         self._tallies = Tallies()
         self._threads = TaskThreads(concurrency)
-        self._cancel_look: asyncio.TimerHandle | None = None
         self._run_ended = asyncio.Event()
         self._ended = asyncio.Event()
         self._claimer = Claimer(
@@ -106,6 +105,7 @@ class Worker:
         self._finisher = Finisher(self.store, self._settled)
         self._slots = Slots(self._concurrency, self._run_one, self._slots_are_slow)
         self._heart = Heart(self)
+        self._watcher = Watcher(self, self._claimer, self._heart, self._scheduler)
         if any(task.spec.capture for task in self._tasks.values()):
             watch_logging()
         helpers = [asyncio.create_task(work) for work in (self._finisher.run(), self._send_tallies_now_and_then())]
@@ -115,7 +115,7 @@ class Worker:
             helpers.append(asyncio.create_task(self._reap_now_and_then()))
         if self._scheduler is not None:
             helpers.append(asyncio.create_task(self._scheduler.run()))
-        unlisten = await self.store.listen(self._heard)
+        unlisten = await self.store.listen(self._watcher.heard)
         life = asyncio.create_task(self._live())
         try:
             await asyncio.shield(life)
@@ -188,6 +188,10 @@ class Worker:
     @property
     def waiting_jobs(self) -> int:
         return len(self._slots.waiting)
+
+    @property
+    def outcomes_are_stuck(self) -> bool:
+        return self._finisher.stuck
 
     def is_busy(self) -> bool:
         tells = self._announcer is not None and self._announcer.pending
@@ -299,7 +303,7 @@ class Worker:
         if self._on_stuck is not None and threading.current_thread() is not threading.main_thread():
             self._on_stuck()
 
-    # -- heart and watcher ---------------------------------------------------------------------------------------------
+    # -- heart and reaper ----------------------------------------------------------------------------------------------
 
     def beat_answered(self, asked: list[Beat], held: list[Held]) -> None:
         still_held = {lease.run_id: lease for lease in held}
@@ -313,29 +317,6 @@ class Worker:
                 attempt.interrupt(Interrupt.LOST)
             elif lease.cancel_requested:
                 attempt.request_cancel(lease.cancel_requested_by)
-
-    def _heard(self, what: str) -> None:
-        """From any thread."""
-        if self._scheduler is not None:
-            self._scheduler.heard(what)
-        with contextlib.suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(self._woken, what)
-
-    def _woken(self, what: str) -> None:
-        if what == "":
-            self._claimer.look_everywhere()
-        elif what.startswith("job:"):
-            queue, named, tenant = what[4:].partition(TENANT_MARK)
-            self._claimer.heard(queue, tenant if named else None)
-        if what.startswith("cancel:") and any(a.claimed.id == what[7:] for a in self.running.values()):
-            self._heart.beat_soon()
-        elif what == "" and self.running and self._cancel_look is None:
-            self._cancel_look = self.loop.call_later(CANCEL_LOOK_SECONDS, self._look_for_cancels)
-
-    def _look_for_cancels(self) -> None:
-        self._cancel_look = None
-        if self.running:
-            self._heart.beat_soon()
 
     async def _reap_now_and_then(self) -> None:
         """Workers alone recover their dead neighbours. The first pass comes at a random moment, so that they take turns."""

@@ -68,6 +68,12 @@ ROUTERS: tuple[APIRouter, ...] = (
 """Below /api."""
 ROOT_ROUTERS: tuple[APIRouter, ...] = (health.router, metrics.router)
 """Without the prefix."""
+SERVED = APIRouter()
+"""All of them as they are served. Routes are costly to build: they are built once in a process, whatever is made of them."""
+for _router in ROUTERS:
+    SERVED.include_router(_router, prefix="/api", responses=ANY_ROUTE)
+for _router in ROOT_ROUTERS:
+    SERVED.include_router(_router, responses=ANY_ROUTE)
 DESCRIPTION = "Errors are problem+json with a stable `code`. Lists come in pages: `next_cursor` of one is `cursor` of the next."
 SECURITY_SCHEMES = {
     "key": {"type": "http", "scheme": "bearer", "description": "An API key, or a JWT."},
@@ -114,10 +120,7 @@ def make_app(hf: Holdfast, authenticator: Authenticator) -> Server:
     strangers = TokenBuckets(hf.settings.api_rate) if hf.settings.api_rate else None
     app.state.web = Web(hf, authenticator, strangers=strangers)
     handle_errors(app)
-    for router in ROUTERS:
-        app.include_router(router, prefix="/api", responses=ANY_ROUTE)
-    for router in ROOT_ROUTERS:
-        app.include_router(router, responses=ANY_ROUTE)
+    app.router.routes.extend(SERVED.routes)
     for extension in hf.extensions.values():
         for given in extension.routers:
             router = given if isinstance(given, APIRouter) else given()

@@ -48,7 +48,7 @@ nearly_right = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words | st.just("") | st.just("a"), inner, max_size=4),
     max_leaves=20,
 )
-quick = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def read_by(name: str, root: Path, data: bytes) -> None:
@@ -165,13 +165,13 @@ def test_a_manifest_made_to_hurt_ends_soon_and_in_little_memory(tmp_path: Path, 
     name, content = BOMBS[bomb]
     write_files(tmp_path, {name: content} | ({"go.mod": "require x.y/z v1.0.0\n"} if name == "go.sum" else {}))
     tracemalloc.start()
-    began = time.perf_counter()
+    began = time.process_time()
     try:
         read_tree(tmp_path)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert time.perf_counter() - began < SECONDS_MAX
+    assert time.process_time() - began < SECONDS_MAX
     assert peak < MIB_MAX * 1024**2
 
 

@@ -43,6 +43,10 @@ _OF_A_POOLER = (
 )
 _CONNECT_SECONDS = 10.0
 _COMMAND_SECONDS = 60.0
+ANSWER_SECONDS = 10.0
+"""For the short statements that a worker lives by. Nobody is told when a connection has gone silent: who is not answered takes
+another one, and has to know what it means that the statement may have been executed all the same."""
+_LET_GO_SECONDS = 1.0
 
 
 async def _leave_as_it_is(_connection: Connection) -> None:
@@ -60,6 +64,7 @@ class Connections:
         """Whether a pooler stands between us and the database; None until somebody has connected."""
         self._pools: dict[asyncio.AbstractEventLoop, tuple[asyncpg.Pool[Any], bool]] = {}
         self._finding_out: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+        self._letting_go: set[asyncio.Task[None]] = set()
 
     def _pool(self) -> asyncpg.Pool[Any]:
         loop = asyncio.get_running_loop()
@@ -92,15 +97,30 @@ class Connections:
         """A connection from the pool. What the body raises is passed on as it is: it may be the user's own error."""
         with self.errors_translated():
             pool, connection = await self._acquired()
+        unanswered = False
         try:
             if self.pooled:
                 async with self._in_transaction(connection):
                     yield connection
             else:
                 yield connection
+        except (asyncio.CancelledError, StorageUnavailable, *_AWAY):
+            unanswered = True
+            raise
         finally:
-            with suppress(*_AWAY):
-                await pool.release(connection)
+            if unanswered:  # whoever gave it up must not wait for a connection that may never answer again
+                task = asyncio.get_running_loop().create_task(self._let_go(pool, connection))
+                self._letting_go.add(task)
+                task.add_done_callback(self._letting_go.discard)
+            else:
+                with suppress(*_AWAY):
+                    await pool.release(connection)
+
+    async def _let_go(self, pool: asyncpg.Pool[Any], connection: Connection) -> None:
+        """A statement that was given up is cancelled at the server, by another connection. If the server confirms that at once,
+        this one can be used again; otherwise it is torn down."""
+        with suppress(*_AWAY):
+            await pool.release(connection, timeout=_LET_GO_SECONDS)
 
     async def _acquired(self) -> tuple[asyncpg.Pool[Any], Connection]:
         if self.pooled is None:
@@ -135,8 +155,13 @@ class Connections:
         try:
             yield
         except BaseException:
-            with suppress(*_AWAY):  # a lost connection has rolled back by itself
-                await transaction.rollback()
+            try:
+                async with asyncio.timeout(_LET_GO_SECONDS):
+                    await transaction.rollback()
+            except TimeoutError:
+                connection.terminate()
+            except _AWAY:
+                pass  # a lost connection has rolled back by itself
             raise
         with self.errors_translated():
             await transaction.commit()
@@ -151,13 +176,13 @@ class Connections:
                 server_settings={"application_name": "holdfast listener"},
             )
 
-    async def fetch(self, sql: str, *args: Any) -> list[Any]:
+    async def fetch(self, sql: str, *args: Any, patience: float | None = None) -> list[Any]:
         """One statement, committed by itself; asked again when it lost against another one and was rolled back."""
         for tries_left in (2, 1, 0):
             try:
                 async with self.acquire() as connection:
                     with self.errors_translated():
-                        rows: list[Any] = await connection.fetch(sql, *args)
+                        rows: list[Any] = await connection.fetch(sql, *args, timeout=patience)
                     return rows
             except StorageError as error:
                 if not tries_left or not isinstance(error.__cause__, _TRANSIENT):

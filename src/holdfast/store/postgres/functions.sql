@@ -522,6 +522,7 @@ BEGIN
 END $$;
 
 -- Step 5: runs whose worker has gone silent, or that should have ended long ago. Any number of reapers at once.
+-- While the server was down nobody could report: once it is up, a run has the length of its lease, at most 15 s, to do so.
 CREATE OR REPLACE FUNCTION holdfast.job_reap_v1(
     p_limit integer, p_base double precision, p_most double precision, p_grace double precision, p_now timestamptz)
 RETURNS TABLE (id uuid, queue text, task text, tenant text, attempt integer, state text, reason text, locked_by text, stage text)
@@ -529,6 +530,7 @@ LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = o
 #variable_conflict use_column
 DECLARE
     v_now    timestamptz := coalesce(p_now, clock_timestamp());
+    v_up     timestamptz := CASE WHEN p_now IS NULL THEN pg_postmaster_start_time() ELSE '-infinity' END;
     v_job    record;
     v_delay  double precision;
     v_noun   text;
@@ -543,6 +545,7 @@ BEGIN
           FROM holdfast.jobs j
          WHERE j.state = 'running' AND j.locked_by IS NOT NULL
            AND (j.lease_expires_at < v_now OR j.deadline < v_now - make_interval(secs => p_grace))
+           AND v_up + make_interval(secs => least(j.lease_seconds, 15)) < v_now
          LIMIT p_limit FOR UPDATE SKIP LOCKED
     LOOP
         v_noun := holdfast.noun_of(v_job.noun, v_job.task);

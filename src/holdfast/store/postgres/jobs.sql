@@ -35,6 +35,36 @@ WITH asked AS (
 SELECT CAST(p.id AS text), CAST(p.run_id AS text), p.state, p.tenant, p.unique_key, p.queue, p.priority, (SELECT count(*) FROM told)
   FROM placed p
 
+-- name: job_insert_alike
+-- Many jobs that differ in ids, arguments and tenant only, to be run at once and without a unique key: what they share is read
+-- once and not per row, and since nothing can conflict, nothing has to be asked or answered per row. The columns and the wake-up
+-- are those of job_insert_many; its answer, without an id, is said of all of them.
+WITH same AS (
+    SELECT p.asked, r.*, coalesce(CAST(p.asked ->> 'now' AS timestamptz), statement_timestamp()) AS at
+      FROM (SELECT CAST($1 AS jsonb)) AS p (asked), jsonb_to_record(p.asked -> 'same') AS r (
+           queue text, task text, max_attempts integer, lease_seconds double precision, priority integer, project text, actor text,
+           order_key text, order_blocks boolean, timeout_seconds double precision, expected_seconds double precision,
+           backoff double precision[], noun text, tags text[], meta jsonb, enqueued_by text, trace_context text, batch text,
+           on_failed jsonb, announced integer)
+), placed AS (
+    INSERT INTO holdfast.jobs (
+           id, run_id, queue, task, args, max_attempts, lease_seconds, priority, tenant, project, actor, run_at,
+           order_key, order_blocks, timeout_seconds, expected_seconds, backoff, noun, tags, meta, enqueued_by,
+           trace_context, batch, on_failed, created_at, updated_at, announced)
+    SELECT CAST(each.id AS uuid), CAST(each.run_id AS uuid), s.queue, s.task, each.args, s.max_attempts, s.lease_seconds,
+           coalesce(s.priority, 0), each.tenant, s.project, s.actor, s.at,
+           s.order_key, coalesce(s.order_blocks, false), s.timeout_seconds, s.expected_seconds, s.backoff, s.noun, s.tags, s.meta,
+           s.enqueued_by, s.trace_context, s.batch, s.on_failed, s.at, s.at, s.announced
+      FROM same s, ROWS FROM (
+           jsonb_array_elements_text(s.asked -> 'id'), jsonb_array_elements_text(s.asked -> 'run_id'),
+           jsonb_array_elements(s.asked -> 'args'), jsonb_array_elements_text(s.asked -> 'tenant')) AS each (id, run_id, args, tenant)
+), told AS (
+    SELECT pg_notify('holdfast', 'job:' || s.queue) FROM same s
+)
+SELECT NULL AS id, NULL AS run_id, 'queued' AS state, NULL AS tenant, NULL AS unique_key, s.queue, coalesce(s.priority, 0) AS priority,
+       (SELECT count(*) FROM told)
+  FROM same s
+
 -- name: job_inserted
 SELECT CAST(id AS text), CAST(run_id AS text), state, tenant, unique_key, queue, priority FROM holdfast.jobs WHERE id = ANY ($1::uuid[])
 

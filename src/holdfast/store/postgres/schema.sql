@@ -8,7 +8,7 @@
 --   logs         numbered lines of a run
 --   steps        remembered results of step(), so that a retry skips what is done
 --   plans        what a tenant may do; tenants: who has which plan, and numbers of its own; queues: limits and pauses
---   tallies      counters of all processes: totals at minute 0, and the last hour minute by minute
+--   tallies      counters of all processes: totals at minute 0, the last hour minute by minute, a week at minus the hour
 --   workers      who is there, since when, and last seen when
 --   idempotency_keys   requests that were done, with their answers; rate_buckets: what was taken of which limit by whom
 --   budgets      what a tenant or plan may spend in a month; budget_months: what was spent; budget_runs: by which run

@@ -5,18 +5,26 @@ SELECT state, n FROM holdfast.job_counts_v1($1, $2)
 SELECT kind, queue, n, stuck, slow, oldest FROM holdfast.queue_stats_v1($1, $2, $3, $4)
 
 -- name: tally_add
--- What is older than any question is taken away by the way. Totals stand at minute 0.
+-- What is older than any question is taken away by the way. Totals stand at minute 0, and what charts of a week are drawn
+-- from at minus the hour, of all queues together.
 WITH now AS (
     SELECT CAST(floor(extract(epoch FROM coalesce($2, clock_timestamp())) / 60) AS integer) AS minute
 ), old AS (
     DELETE FROM holdfast.tallies WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM holdfast.tallies WHERE minute > 0 AND minute < (SELECT minute FROM now) - 60 LIMIT 1000 FOR UPDATE SKIP LOCKED))
+), older AS (
+    DELETE FROM holdfast.tallies WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM holdfast.tallies WHERE minute < 0 AND minute > 170 - (SELECT minute FROM now) / 60
+         LIMIT 1000 FOR UPDATE SKIP LOCKED))
+), given AS (
+    SELECT * FROM jsonb_to_recordset(CAST($1 AS jsonb)) AS a (queue text, name text, label text, n double precision)
 )
 INSERT INTO holdfast.tallies AS t (minute, queue, name, label, n)
-SELECT m.minute, a.queue, a.name, a.label, a.n
-  FROM jsonb_to_recordset(CAST($1 AS jsonb)) AS a (queue text, name text, label text, n double precision)
- CROSS JOIN (SELECT 0 AS minute UNION ALL SELECT minute FROM now) AS m
- ORDER BY m.minute, a.queue, a.name, a.label
+SELECT m.minute, a.queue, a.name, a.label, a.n FROM given AS a CROSS JOIN (SELECT 0 AS minute UNION ALL SELECT minute FROM now) AS m
+ UNION ALL
+SELECT -(now.minute / 60), 'all', a.name, a.label, sum(a.n) FROM given AS a CROSS JOIN now
+ WHERE a.name IN ('completed', 'failed', 'cancelled', 'retried', 'wait', 'run') GROUP BY 1, 3, 4
+ ORDER BY 1, 2, 3, 4
 ON CONFLICT (minute, queue, name, label) DO UPDATE SET n = t.n + excluded.n
 
 -- name: tally_totals

@@ -16,7 +16,7 @@ from holdfast.ids import first_job_id_at, is_uuid
 from holdfast.job import Job, Run, State, current_run_of
 from holdfast.store import shared
 from holdfast.store.outcomes import cancel_conflict, retry_conflict
-from holdfast.store.postgres import migrate, rows
+from holdfast.store.postgres import connections, insert, migrate, rows
 from holdfast.store.postgres.beginnings import Beginnings
 from holdfast.store.postgres.connections import Connection, Connections, breaks_constraint
 from holdfast.store.postgres.gather import Gathering
@@ -148,6 +148,11 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
         await self._check()
         return await self._connections.fetch(_SQL[name], *args)
 
+    async def _fetch_soon(self, name: str, *args: Any) -> list[Any]:
+        """StorageUnavailable if there is no answer within seconds; it may have been executed all the same."""
+        await self._check()
+        return await self._connections.fetch(_SQL[name], *args, patience=connections.ANSWER_SECONDS)
+
     # -- accept --------------------------------------------------------------------------------------------------------
 
     async def job_insert_many(self, jobs: Sequence[NewJob]) -> list[Inserted]:
@@ -165,8 +170,8 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
                 raise
         # The same call again: its first answer was lost on the way.
         known = await self._fetch("job_inserted", [job.id for job in jobs])
-        here = {row[0] for row in known} | {_scope(row[3], row[4]) for row in known if row[4] is not None}
-        missing = [job for job in jobs if job.id not in here and _scope(job.tenant, job.unique_key) not in here]
+        here = {row[0] for row in known} | {insert.scope(row[3], row[4]) for row in known if row[4] is not None}
+        missing = [job for job in jobs if job.id not in here and insert.scope(job.tenant, job.unique_key) not in here]
         return self.inserted_from_rows(jobs, [*known, *(await self._insert(missing) if missing else [])])
 
     async def _insert(self, jobs: Sequence[NewJob]) -> list[Any]:
@@ -174,20 +179,10 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
         return await self._connections.fetch(statement.sql, statement.parameter)
 
     def insert_statement(self, jobs: Sequence[NewJob]) -> CallerStatement:
-        payload = _encode(list(_one_per_key(jobs).values()))
-        now = self._clock.now()
-        if now is not None:
-            payload = _encode([{**row, "now": now} for row in msgspec.json.decode(payload)])
-        return CallerStatement(_SQL["job_insert_many"], payload.decode())
+        return insert.statement_for(jobs, self._clock.now())
 
     def inserted_from_rows(self, jobs: Sequence[NewJob], rows: Sequence[Sequence[Any]]) -> list[Inserted]:
-        by_id = {row[0]: row for row in rows}
-        by_key = {_scope(row[3], row[4]): row for row in rows if row[4] is not None}
-        answers = []
-        for job in jobs:
-            row = by_id.get(job.id) or by_key[_scope(job.tenant, job.unique_key)]
-            answers.append(Inserted(row[0], row[1], State(row[2]), created=row[0] == job.id, queue=row[5], priority=row[6]))
-        return answers
+        return insert.inserted_from_rows(jobs, rows)
 
     def forget_statement(self, job_ids: Sequence[str]) -> CallerStatement:
         return CallerStatement(_SQL["job_forget"], _encode(job_ids).decode())
@@ -209,7 +204,7 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
         places = [cursors.get(queue) for queue in queues]
         behind = self._beginnings.of(queues)
         now = self._clock.now()
-        found = await self._fetch("job_claim", worker, machine, queues, tasks, limit, places, hops, hints, behind, now)
+        found = await self._fetch_soon("job_claim", worker, machine, queues, tasks, limit, places, hops, hints, behind, now)
         claim, looks = rows.claim_of(found)
         for look, began in zip(looks, behind, strict=False):  # queues after the one that filled the claim were not looked at
             self._beginnings.learn(look.queue, began, look.last, look.seconds, len(claim.jobs))
@@ -220,16 +215,16 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
     async def lease_extend_if_held(self, beats: Sequence[Beat]) -> list[Held]:
         beats = sorted(beats, key=lambda beat: beat.id)
         ids, run_ids, leases = [b.id for b in beats], [b.run_id for b in beats], [b.lease_seconds for b in beats]
-        found = await self._fetch("lease_extend", ids, run_ids, leases, self._clock.now())
+        found = await self._fetch_soon("lease_extend", ids, run_ids, leases, self._clock.now())
         return [Held(str(row[0]), str(row[1]), row[2], row[3]) for row in found]
 
     async def lease_list(self, worker: str) -> list[Beat]:
-        return [Beat(row[0], row[1], row[2]) for row in await self._fetch("lease_list", worker)]
+        return [Beat(row[0], row[1], row[2]) for row in await self._fetch_soon("lease_list", worker)]
 
     async def job_complete_if_leased(self, completions: Sequence[Completion]) -> set[str]:
         ordered = sorted(completions, key=lambda c: c.id)  # the lock order, see lease_extend
         ids, run_ids, results = [c.id for c in ordered], [c.run_id for c in ordered], [c.result for c in ordered]
-        (row,) = await self._fetch("job_complete", ids, run_ids, results, self._clock.now())
+        (row,) = await self._fetch_soon("job_complete", ids, run_ids, results, self._clock.now())
         return set(map(str, row[0]))
 
     def complete_statement(self, completion: Completion) -> CallerStatement:
@@ -237,7 +232,7 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
         return CallerStatement(_SQL["job_complete_one"], _encode(what).decode())
 
     async def job_leave_if_leased(self, departures: Sequence[Departure]) -> dict[str, State]:
-        found = await self._fetch("job_leave", _encode(departures).decode(), self._clock.now())
+        found = await self._fetch_soon("job_leave", _encode(departures).decode(), self._clock.now())
         return {str(row[0]): State(row[1]) for row in found}
 
     async def progress_set_if_leased(self, job_id: str, run_id: str, progress: float | None, stage: str | None) -> bool:
@@ -328,10 +323,10 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
     async def worker_save(self, worker: WorkerRow) -> None:
         w = worker
         fields = (w.id, w.host, w.pid, w.machine_id, w.version, w.queues, w.tasks, w.concurrency, w.running, w.draining)
-        await self._fetch("worker_save", *fields, self._clock.now())
+        await self._fetch_soon("worker_save", *fields, self._clock.now())
 
     async def worker_remove(self, worker_id: str) -> None:
-        await self._fetch("worker_remove", worker_id)
+        await self._fetch_soon("worker_remove", worker_id)
 
     async def worker_list(self) -> list[WorkerRow]:
         return [rows.worker_of(row) for row in await self._fetch("worker_list")]
@@ -364,16 +359,3 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
 
 def _now_for(statement: str, clock: DatabaseClock) -> tuple[datetime | None, ...]:
     return (clock.now(),) if statement in shared.TIMED else ()
-
-
-def _scope(tenant: str | None, unique_key: str | None) -> tuple[str, str | None]:
-    """As the unique index has it: no tenant and an empty one are the same."""
-    return tenant or "", unique_key
-
-
-def _one_per_key(jobs: Sequence[NewJob]) -> dict[Any, NewJob]:
-    """The first of those that share a tenant and unique key: one statement cannot upsert the same row twice."""
-    chosen: dict[Any, NewJob] = {}
-    for job in jobs:
-        chosen.setdefault(job.id if job.unique_key is None else _scope(job.tenant, job.unique_key), job)
-    return chosen

@@ -4,6 +4,10 @@ SELECT minute, name, label, sum(n) AS n FROM holdfast.tallies
 WHERE minute >= $1 AND name IN ('completed', 'failed', 'cancelled', 'retried', 'wait', 'run')
 GROUP BY minute, name, label
 
+-- name: tally_hours
+-- The same hour by hour, from the newest back to minus $1: at most a week, of all queues together.
+SELECT -minute AS hour, name, label, n FROM holdfast.tallies WHERE minute <= $1
+
 -- name: tally_minutes_by_queue
 SELECT queue, minute, sum(n) AS n FROM holdfast.tallies
 WHERE minute >= $1 AND name IN ('completed', 'failed', 'cancelled')
@@ -29,6 +33,22 @@ WHERE step IS NOT NULL GROUP BY step ORDER BY 2 LIMIT 100
 SELECT id FROM holdfast.jobs WHERE id < $1 ORDER BY id DESC LIMIT 1 OFFSET $2
 
 -- name: job_newest_bound_of_tenant
--- The same for one tenant, by its completed jobs, of which there are the most.
-SELECT id FROM holdfast.jobs WHERE tenant = $1 AND state = 'completed' AND id < $2
+-- The same for one tenant, straight from its index: where the first of its states has had so many.
+SELECT id FROM (
+    SELECT id FROM (SELECT id FROM holdfast.jobs WHERE tenant = $1 AND state = 'queued' AND id < $2
+        ORDER BY tenant DESC, state DESC, id DESC LIMIT 1 OFFSET $3) AS queued
+    UNION ALL
+    SELECT id FROM (SELECT id FROM holdfast.jobs WHERE tenant = $1 AND state = 'completed' AND id < $2
+        ORDER BY tenant DESC, state DESC, id DESC LIMIT 1 OFFSET $3) AS completed
+    UNION ALL
+    SELECT id FROM (SELECT id FROM holdfast.jobs WHERE tenant = $1 AND state = 'failed' AND id < $2
+        ORDER BY tenant DESC, state DESC, id DESC LIMIT 1 OFFSET $3) AS failed
+    UNION ALL
+    SELECT id FROM (SELECT id FROM holdfast.jobs WHERE tenant = $1 AND state = 'cancelled' AND id < $2
+        ORDER BY tenant DESC, state DESC, id DESC LIMIT 1 OFFSET $3) AS cancelled
+) AS ends ORDER BY id DESC LIMIT 1
+
+-- name: job_newest_bound_of_state
+-- The same for one state of a tenant.
+SELECT id FROM holdfast.jobs WHERE tenant = $1 AND state = $4 AND id < $2
 ORDER BY tenant DESC, state DESC, id DESC LIMIT 1 OFFSET $3

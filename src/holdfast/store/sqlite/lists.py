@@ -19,7 +19,7 @@ _OF_ALL = {
     State.RUNNING: "INDEXED BY holdfast_jobs_running WHERE state = 'running'",
     State.COMPLETED: "WHERE state = 'completed'",
     State.FAILED: "INDEXED BY holdfast_jobs_failed WHERE state = 'failed'",
-    State.CANCELLED: "INDEXED BY holdfast_jobs_finished WHERE state = 'cancelled' AND state IN ('completed', 'cancelled')",
+    State.CANCELLED: "INDEXED BY holdfast_jobs_cancelled WHERE state = 'cancelled'",
 }
 
 

@@ -9,7 +9,7 @@
 --   logs         numbered lines of a run
 --   steps        remembered results of step(), so that a retry skips what is done
 --   plans        what a tenant may do; tenants: who has which plan, and numbers of its own; queues: limits and pauses
---   tallies      counters of all processes: totals at minute 0, and the last hour minute by minute
+--   tallies      counters of all processes: totals at minute 0, the last hour minute by minute, a week at minus the hour
 --   workers      who is there, since when, and last seen when
 --   idempotency_keys   requests that were done, with their answers; rate_buckets: what was taken of which limit by whom
 --   budgets      what a tenant or plan may spend in a month; budget_months: what was spent; budget_runs: by which run
@@ -106,6 +106,7 @@ CREATE INDEX holdfast_jobs_order_running ON holdfast_jobs (coalesce(tenant, ''),
     WHERE order_key IS NOT NULL AND state = 'running';
 CREATE INDEX holdfast_jobs_failed ON holdfast_jobs (id) WHERE state = 'failed';
 CREATE INDEX holdfast_jobs_finished ON holdfast_jobs (state, finished_at) WHERE state IN ('completed', 'cancelled');
+CREATE INDEX holdfast_jobs_cancelled ON holdfast_jobs (id) WHERE state = 'cancelled';
 -- For lists of one tenant: state by state, newest first.
 CREATE INDEX holdfast_jobs_tenant ON holdfast_jobs (tenant, state, id) WHERE tenant IS NOT NULL;
 CREATE INDEX holdfast_jobs_batch ON holdfast_jobs (batch, state, id) WHERE batch IS NOT NULL;

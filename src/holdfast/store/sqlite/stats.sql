@@ -42,15 +42,18 @@ WHERE :tenant IS NULL OR tenant = :tenant
 GROUP BY 2;
 
 -- name: tally_add
--- Totals stand at minute 0.
+-- Totals stand at minute 0, and what charts of a week are drawn from at minus the hour, of all queues together.
 INSERT INTO holdfast_tallies (minute, queue, name, label, n)
 SELECT m.minute, a.value ->> '$.queue', a.value ->> '$.name', a.value ->> '$.label', a.value ->> '$.n'
 FROM json_each(:tallies) AS a, (SELECT 0 AS minute UNION ALL SELECT CAST(:now / 60 AS INTEGER)) AS m
-WHERE true
+UNION ALL
+SELECT -CAST(:now / 3600 AS INTEGER), 'all', value ->> '$.name', value ->> '$.label', sum(value ->> '$.n')
+FROM json_each(:tallies) WHERE value ->> '$.name' IN ('completed', 'failed', 'cancelled', 'retried', 'wait', 'run') GROUP BY 3, 4
 ON CONFLICT (minute, queue, name, label) DO UPDATE SET n = n + excluded.n;
 
 -- name: tally_forget
-DELETE FROM holdfast_tallies WHERE minute > 0 AND minute < CAST(:now / 60 AS INTEGER) - 60;
+DELETE FROM holdfast_tallies
+WHERE (minute > 0 AND minute < CAST(:now / 60 AS INTEGER) - 60) OR (minute < 0 AND minute > 170 - CAST(:now / 3600 AS INTEGER));
 
 -- name: tally_totals
 SELECT name, queue, label, n FROM holdfast_tallies WHERE minute = 0 ORDER BY queue, name, label LIMIT 20000;

@@ -90,6 +90,7 @@ ON CONFLICT (id) DO UPDATE SET
 
 -- name: tenant_depths
 -- Claimable jobs only: those that wait for their time or their turn are not a backlog. The queues are found by hopping.
+-- CROSS JOIN is an order here: else all that waits is read for each tenant, and looked up among the queues.
 WITH RECURSIVE known (queue) AS (
     SELECT (SELECT queue FROM holdfast_jobs WHERE state = 'queued' AND hold IS NULL ORDER BY queue LIMIT 1)
     UNION ALL
@@ -97,7 +98,7 @@ WITH RECURSIVE known (queue) AS (
     FROM known WHERE known.queue IS NOT NULL
 )
 SELECT lane.value AS id,
-    (SELECT count(*) FROM known JOIN holdfast_jobs AS job
+    (SELECT count(*) FROM known CROSS JOIN holdfast_jobs AS job
      WHERE job.queue = known.queue AND job.state = 'queued' AND job.hold IS NULL AND coalesce(job.tenant, '') = lane.value) AS queued,
     coalesce(tenant.queue_depth, plan.queue_depth) AS most
 FROM json_each($1) AS lane

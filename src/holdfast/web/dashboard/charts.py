@@ -27,7 +27,7 @@ class Bar(msgspec.Struct):
 
 
 class Column(msgspec.Struct):
-    """All bars of one minute, with the words for it."""
+    """All bars of one step, with the words for it."""
 
     x: float
     width: float
@@ -51,21 +51,19 @@ def line(values: Sequence[float | None], top: float | None = None) -> Line:
     return Line(points, f"{left:.1f},{HEIGHT:g} {points} {right:.1f},{HEIGHT:g}", highest)
 
 
-def stacks(minutes: Sequence[Mapping[str, float]], kinds: Sequence[str]) -> dict[str, Any]:
-    """One column for each minute, its kinds on top of each other; `top` is the highest column."""
-    sums = [sum(minute.get(kind, 0.0) for kind in kinds) for minute in minutes]
+def stacks(steps: Sequence[Mapping[str, float]], kinds: Sequence[str], titles: Sequence[str]) -> dict[str, Any]:
+    """One column for each step of time, its kinds on top of each other; `top` is the highest column."""
+    sums = [sum(step.get(kind, 0.0) for kind in kinds) for step in steps]
     top = max([*sums, 0.0])
-    width = WIDTH / max(1, len(minutes))
+    width = WIDTH / max(1, len(steps))
     columns = []
-    for no, minute in enumerate(minutes):
+    for no, (step, title) in enumerate(zip(steps, titles, strict=True)):
         y, bars = HEIGHT, []
         for kind in kinds:
-            height = HEIGHT * minute.get(kind, 0.0) / top if top else 0.0
+            height = HEIGHT * step.get(kind, 0.0) / top if top else 0.0
             if height:
                 y -= height
                 bars.append(Bar(round(no * width + 1, 1), round(y, 1), round(width - 2, 1), round(height, 1), kind))
-        said = ", ".join(f"{minute[kind]:,.0f} {kind}" for kind in kinds if minute.get(kind)) or "nothing"
-        before = len(minutes) - 1 - no
-        title = f"{f'{before} min ago' if before else 'this minute'}: {said}"
-        columns.append(Column(round(no * width, 1), round(width, 1), title, bars))
+        said = ", ".join(f"{step[kind]:,.0f} {kind}" for kind in kinds if step.get(kind)) or "nothing"
+        columns.append(Column(round(no * width, 1), round(width, 1), f"{title}: {said}", bars))
     return {"columns": columns, "top": top}

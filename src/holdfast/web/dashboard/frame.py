@@ -16,6 +16,7 @@ from holdfast.app import Holdfast
 from holdfast.errors import InvalidOption
 from holdfast.pages import Nav, Pages
 from holdfast.people.cache import ShortCache
+from holdfast.stats import Stats
 from holdfast.version import VERSION
 from holdfast.web.access import Act, Caller, may, require
 from holdfast.web.dashboard import words
@@ -66,6 +67,7 @@ class Site:
         self.assets = Assets()
         self.counts: ShortCache[dict[str, int]] = ShortCache(COUNTS_SECONDS)
         """By tenant: however many look on, they are counted once in a while."""
+        self.stats: ShortCache[Stats] = ShortCache(COUNTS_SECONDS)
 
 
 class PageRequest:
@@ -120,6 +122,15 @@ class PageRequest:
         if found is None:
             found = await self.site.hf.store.job_counts(words.COUNT_CAP, tenant=self.tenant)
             self.site.counts.put(who, found)
+        return found
+
+    async def stats(self) -> Stats:
+        """How the queues are doing, as it was a moment ago."""
+        who = f"tenant {self.tenant}" if self.tenant is not None else "all"
+        found = self.site.stats.get(who)
+        if found is None:
+            found = await self.site.hf.stats(tenant=self.tenant)
+            self.site.stats.put(who, found)
         return found
 
     # -- what was sent -------------------------------------------------------------------------------------------------

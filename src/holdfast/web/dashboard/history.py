@@ -1,4 +1,4 @@
-"""The last hour, minute by minute: from what workers have counted, or of one tenant from its newest jobs."""
+"""The last hour, day or week in columns: from what workers have counted, or of one tenant from its newest jobs."""
 
 from __future__ import annotations
 
@@ -10,68 +10,121 @@ from typing import Any
 import msgspec
 
 from holdfast.app import Holdfast
+from holdfast.errors import InvalidOption
 from holdfast.stats import percentiles_of
 from holdfast.store.protocol import Tally
 
 MINUTES = 60
 KINDS = ("completed", "retried", "cancelled", "failed")
 """From the ground up."""
-NEWEST_OF_TENANT = 500
+NEWEST_OF_TENANT = 250
 ROWS_MAX = 20_000
 
 
-class History(msgspec.Struct):
-    """Oldest minute first, this minute last."""
+class Window(msgspec.Struct, frozen=True):
+    """How far back a chart goes, and in which steps."""
 
+    name: str
+    label: str
+    said: str
+    columns: int
+    minutes: int
+    """Of one column."""
+    step: str
+
+    def first(self, this_minute: int) -> int:
+        """The minute that the oldest column begins with; the newest one has just begun."""
+        return (this_minute // self.minutes - self.columns + 1) * self.minutes
+
+    @property
+    def titles(self) -> list[str]:
+        """Of every column."""
+        unit, n = ("min", 1) if self.minutes < 60 else ("h", self.minutes // 60)
+        return [f"{n * before} {unit} ago" if before else f"this {self.step}" for before in reversed(range(self.columns))]
+
+
+WINDOWS = {
+    window.name: window
+    for window in (
+        Window("1h", "1 h", "the last hour", MINUTES, 1, "minute"),
+        Window("24h", "24 h", "the last 24 hours", 24, 60, "hour"),
+        Window("7d", "7 d", "the last 7 days", 56, 180, "3 hours"),
+    )
+}
+HOUR = WINDOWS["1h"]
+
+
+def window_named(asked: str) -> Window:
+    found = WINDOWS.get(asked or HOUR.name)
+    if found is None:
+        raise InvalidOption(f"last= is one of {', '.join(WINDOWS)}.")
+    return found
+
+
+class History(msgspec.Struct):
+    """Oldest column first, the present one last."""
+
+    window: Window
     ends: list[dict[str, float]]
     wait_p50: list[float | None]
     """Seconds; None where nothing ended."""
     wait_p90: list[float | None]
     run_p50: list[float | None]
     run_p90: list[float | None]
-    per_minute: float
-    """Ends of jobs, over the last five minutes, the present one included."""
+    number: float
+    """Ends of jobs: of an hour per minute, over the last five, the present one included; else all of them."""
     partial: bool = False
     """There was more than was looked at."""
 
 
-async def of_all(hf: Holdfast) -> History:
-    first = _this_minute(hf) - MINUTES + 1
-    minutes: dict[int, list[Tally]] = defaultdict(list)
-    for row in await hf.store.shared("tally_minutes", first):
-        minutes[row["minute"] - first].append(Tally(row["name"], "", row["label"], row["n"]))
-    ends = [{kind: sum(tally.n for tally in minutes[no] if tally.name == kind) for kind in KINDS} for no in range(MINUTES)]
-    waits = [percentiles_of("wait", minutes[no]) for no in range(MINUTES)]
-    runs = [percentiles_of("run", minutes[no]) for no in range(MINUTES)]
+async def of_all(hf: Holdfast, window: Window = HOUR) -> History:
+    first = window.first(_this_minute(hf))
+    columns: dict[int, list[Tally]] = defaultdict(list)
+    if window is HOUR:
+        counted = [(row["minute"], row) for row in await hf.store.shared("tally_minutes", first)]
+    else:
+        counted = [(row["hour"] * 60, row) for row in await hf.store.shared("tally_hours", -(first // 60))]
+    for minute, row in counted:
+        columns[(minute - first) // window.minutes].append(Tally(row["name"], "", row["label"], row["n"]))
+    every = range(window.columns)
+    ends = [{kind: sum(tally.n for tally in columns[no] if tally.name == kind) for kind in KINDS} for no in every]
+    waits = [percentiles_of("wait", columns[no]) for no in every]
+    runs = [percentiles_of("run", columns[no]) for no in every]
     return History(
+        window,
         ends,
         [each.p50 if each else None for each in waits],
         [each.p90 if each else None for each in waits],
         [each.p50 if each else None for each in runs],
         [each.p90 if each else None for each in runs],
-        per_minute=_pace(ends),
+        number=_number(window, ends),
     )
 
 
-async def of_tenant(hf: Holdfast, tenant: str) -> History:
+async def of_tenant(hf: Holdfast, tenant: str, window: Window = HOUR) -> History:
     """Workers do not count by tenant: this looks at its newest jobs of each state."""
-    first = _this_minute(hf) - MINUTES + 1
-    ends: list[dict[str, float]] = [dict.fromkeys(KINDS, 0.0) for _ in range(MINUTES)]
-    waits: list[list[float]] = [[] for _ in range(MINUTES)]
-    runs: list[list[float]] = [[] for _ in range(MINUTES)]
+    first = window.first(_this_minute(hf))
+    ends: list[dict[str, float]] = [dict.fromkeys(KINDS, 0.0) for _ in range(window.columns)]
+    waits: list[list[float]] = [[] for _ in ends]
+    runs: list[list[float]] = [[] for _ in ends]
     partial = False
     for state in ("completed", "failed", "cancelled"):
         rows = await hf.store.shared("job_recent_of_tenant", tenant, state, NEWEST_OF_TENANT)
         partial |= len(rows) == NEWEST_OF_TENANT
         for row in rows:
-            _add(row, state, first, ends, waits, runs)
+            if row["finished_at"] is None:
+                continue
+            no = (int(row["finished_at"].timestamp() // 60) - first) // window.minutes
+            if 0 <= no < window.columns:
+                _add(row, ends[no], state, waits[no], runs[no])
     return History(
+        window,
         ends,
         [_part(values, 0.5) for values in waits],
         [_part(values, 0.9) for values in waits],
         [_part(values, 0.5) for values in runs],
         [_part(values, 0.9) for values in runs],
-        per_minute=_pace(ends),
+        number=_number(window, ends),
         partial=partial,
     )
 
@@ -86,27 +139,21 @@ async def by_queue(hf: Holdfast) -> dict[str, list[float]]:
     return found
 
 
-def _add(
-    row: Mapping[str, Any], state: str, first: int, ends: Any, waits: Sequence[list[float]], runs: Sequence[list[float]]
-) -> None:
-    started, finished = row["started_at"], row["finished_at"]
-    if finished is None:
-        return
-    no = int(finished.timestamp() // 60) - first
-    if not 0 <= no < MINUTES:
-        return
-    ends[no][state] += 1
-    if started is not None:
-        waits[no].append(max(0.0, (started - row["run_at"]).total_seconds()))
-        runs[no].append(max(0.0, (finished - started).total_seconds()))
+def _add(row: Mapping[str, Any], ends: dict[str, float], state: str, waits: list[float], runs: list[float]) -> None:
+    ends[state] += 1
+    if row["started_at"] is not None:
+        waits.append(max(0.0, (row["started_at"] - row["run_at"]).total_seconds()))
+        runs.append(max(0.0, (row["finished_at"] - row["started_at"]).total_seconds()))
 
 
 def _part(values: list[float], part: float) -> float | None:
     return sorted(values)[min(len(values) - 1, int(len(values) * part))] if values else None
 
 
-def _pace(ends: Sequence[Mapping[str, float]]) -> float:
-    return sum(minute[kind] for minute in ends[-5:] for kind in ("completed", "failed", "cancelled")) / 5
+def _number(window: Window, ends: Sequence[Mapping[str, float]]) -> float:
+    counted = ends[-5:] if window is HOUR else ends
+    total = sum(column[kind] for column in counted for kind in ("completed", "failed", "cancelled"))
+    return total / 5 if window is HOUR else total
 
 
 def _this_minute(hf: Holdfast) -> int:

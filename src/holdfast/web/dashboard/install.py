@@ -53,7 +53,7 @@ def install(app: FastAPI, hf: Holdfast) -> None:
         if not isinstance(group, Pages):
             raise ConfigError(f"pages= takes holdfast.pages.Pages, not {type(group).__name__}.")
     groups = [*views.GROUPS, *joined]
-    site = Site(hf, environment(groups), groups)
+    site = app.state.dashboard = Site(hf, environment(groups), groups)
     for group in groups:
         for route in group.routes:
             _known_act(group, route.act)

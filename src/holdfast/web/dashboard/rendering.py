@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from importlib import resources
 from typing import Any
 
@@ -16,8 +17,13 @@ PACKAGE = "holdfast.web.dashboard"
 
 
 def environment(groups: Sequence[Pages]) -> jinja2.Environment:
+    return _environment(tuple((group.name, group.templates) for group in groups if group.templates))
+
+
+@lru_cache  # a template is costly to compile: once in a process, whatever number of applications show it
+def _environment(templates: tuple[tuple[str, str], ...]) -> jinja2.Environment:
     own = jinja2.PackageLoader(PACKAGE)
-    others = {group.name: jinja2.PackageLoader(group.templates) for group in groups if group.templates}
+    others = {name: jinja2.PackageLoader(package) for name, package in templates}
     env = jinja2.Environment(
         loader=jinja2.ChoiceLoader([own, jinja2.PrefixLoader(others)]),
         autoescape=True,

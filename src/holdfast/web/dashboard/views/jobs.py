@@ -22,6 +22,8 @@ PER_PAGE = 50
 NAMED_TASKS_MAX = 5
 LOOKED_AT = 2_000
 """How many jobs a filter goes through before it asks whether to go on."""
+LOOKED_AT_OF_ONE = 500
+"""The same within one organization, of each state: its jobs lie scattered among those of the others, and cost more each."""
 NEWEST = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 """Before this id lie all."""
 VERBS = {
@@ -70,7 +72,7 @@ async def _list(page: PageRequest, wanted: Filter, *, dead: bool) -> Any:
         states=list(State),
         spans=filters.SPAN_WORDS,
         further=since if since is not None and len(jobs) <= PER_PAGE else None,
-        looked_at=LOOKED_AT,
+        looked_at=LOOKED_AT if page.tenant is None else LOOKED_AT_OF_ONE,
     )
 
 
@@ -78,12 +80,13 @@ async def _bound(page: PageRequest, wanted: Filter, cursor: str) -> str | None:
     """Where a search for something rare stops by itself. States and batches have an index of their own."""
     if wanted.where.batch or (not wanted.narrow and wanted.where.state is not State.QUEUED):
         return None
-    store, tenant = page.hf.store, page.tenant
-    found = await (
-        store.shared("job_newest_bound", cursor, LOOKED_AT)
-        if tenant is None
-        else store.shared("job_newest_bound_of_tenant", tenant, cursor, LOOKED_AT)
-    )
+    shared, tenant, state = page.hf.store.shared, page.tenant, wanted.where.state
+    if tenant is None:
+        found = await shared("job_newest_bound", cursor, LOOKED_AT)
+    elif state is None:
+        found = await shared("job_newest_bound_of_tenant", tenant, cursor, LOOKED_AT_OF_ONE)
+    else:
+        found = await shared("job_newest_bound_of_state", tenant, cursor, LOOKED_AT_OF_ONE, state)
     return str(found[0]["id"]) if found else None
 
 

@@ -23,8 +23,9 @@ pages = Pages("overview", nav=[Nav("Overview", "/", "read_jobs")])
 @pages.get("/", "read_jobs")
 async def overview(page: PageRequest) -> Any:
     hf, tenant = page.hf, page.tenant
-    stats: Stats = await hf.stats(tenant=tenant)
-    past = await (history.of_all(hf) if tenant is None else history.of_tenant(hf, tenant))
+    stats = await page.stats()
+    window = history.window_named(page.query.get("last", ""))
+    past = await (history.of_all(hf, window) if tenant is None else history.of_tenant(hf, tenant, window))
     failed = await hf.store.job_list(JobFilter(tenant=tenant, state=State.FAILED), cursor=None, limit=FAILED_SHOWN)
     queues = await queue_rows(page, [queue.load for queue in stats.queues.values()])
     return page.render(
@@ -32,6 +33,8 @@ async def overview(page: PageRequest) -> Any:
         stats=stats,
         counts=_tiles(stats),
         past=past,
+        newest_of_tenant=history.NEWEST_OF_TENANT,
+        windows=history.WINDOWS.values(),
         kinds=history.KINDS,
         failed=[row(page, job) for job in failed],
         queues=queues[:QUEUES_SHOWN],
