@@ -22,7 +22,7 @@ AT_ONCE = 100_000
 # Of a thousand jobs: up to where they are of which tenant, and in which state. The few are spread so that pages of acme and
 # of all are as full as with many: else the ratio would be one of rows on the page.
 _FEW = {"acme": 300, "giant": 600, "running": 150, "queued": 330, "failed": 510, "cancelled": 690, "seconds": 3600}
-_MANY = {"acme": 5, "giant": 255, "running": 1, "queued": 21, "failed": 41, "cancelled": 61, "seconds": WEEKS * 7 * 86_400}
+_MANY = {"acme": 5, "giant": 255, "running": 1, "queued": 6, "failed": 26, "cancelled": 46, "seconds": WEEKS * 7 * 86_400}
 
 _NUMBERS = {
     "postgres": "SELECT i FROM generate_series(CAST({first} AS bigint), {last}) AS numbers (i)",
