@@ -5,7 +5,7 @@ PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser servers demo demo-full test test-fast test-all screenshots conformance cases bench bench-peers chaos soak simulate fuzz fuzz-api scan reference docs lint types fmt ci clean
+.PHONY: help setup browser servers demo demo-full test test-fast test-all screenshots conformance cases bench bench-peers chaos chaos-peers soak simulate fuzz fuzz-api scan reference docs lint types fmt ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -66,6 +66,9 @@ bench-peers: setup ## measure the peers and Holdfast in one run (installs them; 
 
 chaos: setup ## kill, freeze and restart at random for some minutes, then check that nothing is lost or doubled
 	@$(PY) -m tools.chaos
+
+chaos-peers: setup ## the same faults at the same seconds against Holdfast, pgqueuer and procrastinate (installs them): SEED=7
+	@$(PY) -m tools.chaos_peers $(if $(SEED),--seed $(SEED)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(REPORT),--report)
 
 soak: setup ## a steady rate for MINUTES=60 on STORE=postgres, with memory, files, dead rows and latency drawn: flat?
 	@$(PY) -m tools.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(STORE),--store $(STORE)) $(if $(REPORT),--report)

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,11 @@ from tests.processes.verdict import verdict  # noqa: E402
 from tests.support.postgres import OwnServer  # noqa: E402
 from tests.support.processes import Process, Processes  # noqa: E402
 from tools.chaos_clients import Client, HttpClient  # noqa: E402
+from tools.chaos_memory import Memory, starve  # noqa: E402
+from tools.chaos_places import database, put_logs_on  # noqa: E402
 from tools.chaos_report import Round, written  # noqa: E402
 from tools.chaos_wire import Wire  # noqa: E402
+from tools.small_disk import SmallDisk  # noqa: E402
 
 ROUND_SECONDS = 30.0
 SETTLE_SECONDS = 90.0
@@ -61,13 +64,21 @@ class Troubles:
     """One trouble after another."""
 
     def __init__(
-        self, scene: Scene, processes: Processes, rng: random.Random, server: OwnServer | None, wire: Wire | None
+        self,
+        scene: Scene,
+        processes: Processes,
+        rng: random.Random,
+        server: OwnServer | None,
+        wire: Wire | None,
+        disk: SmallDisk | None,
     ) -> None:
         self._scene = scene
         self._processes = processes
         self._rng = rng
         self._server = server
         self._wire = wire
+        self._disk = disk
+        self._starved: set[int] = set()
         self._workers = [self._new_worker() for _ in range(WORKERS)]
         self._reapers = [scene.reaper() for _ in range(REAPERS)]
         self._http = self._new_server()
@@ -85,6 +96,9 @@ class Troubles:
     def _new_server(self) -> Process:
         return self._processes.holdfast("server", "--port", "0", app=APP, database_url=self._scene.url)
 
+    def everybody(self) -> list[Process]:
+        return [*self._workers, *self._reapers, self._http]
+
     async def settled(self) -> None:
         """What was begun has ended; from now on nothing happens any more."""
         await asyncio.gather(*self._under_way)
@@ -92,11 +106,10 @@ class Troubles:
     async def stopped(self) -> None:
         """Everybody is asked to go, as at the end of a deploy, and goes; nobody is left who serves this database."""
         self._start_again()
-        everybody = [*self._workers, *self._reapers, self._http]
-        for one in everybody:
+        for one in self.everybody():
             one.thaw()
             one.terminate()
-        for one in everybody:
+        for one in self.everybody():
             code = await one.exited(STOP_SECONDS)
             if code not in (0, -15):  # a signal before it could listen to signals
                 self.wrongs.append(f"a process ended with {code} after SIGTERM; it printed:\n{one.output[-5000:]}")
@@ -104,20 +117,26 @@ class Troubles:
         if left:
             self.wrongs.append(f"processes were left behind: {left}")
 
-    async def run_until(self, end: float) -> None:
-        choices: list[Callable[[], Awaitable[None]]] = [self._kill, self._kill, self._freeze, self._replace]
-        choices += [self._kill_reaper, self._kill_server]
-        if self._server is not None:
-            choices += [self._terminate_backends, self._crash_database]
-            choices += [self._cut_wire, self._delay_wire, self._half_open_wire, self._forget_wire]
-        else:
-            choices += [self._hold_write_lock]
+    async def run_until(self, end: float, only: list[str] | None) -> None:
+        choices = [one for one in self._choices() if only is None or one.__name__.strip("_") in only]
         while time.monotonic() < end:
             await asyncio.sleep(self._rng.uniform(0.1, 1.5))
             self._start_again()
             trouble = self._rng.choice(choices)
             self.met[trouble.__name__.strip("_")] += 1
             await trouble()
+
+    def _choices(self) -> list[Callable[[], Awaitable[None]]]:
+        choices: list[Callable[[], Awaitable[None]]] = [self._kill, self._kill, self._freeze, self._replace]
+        choices += [self._kill_reaper, self._kill_server, self._starve]
+        if self._disk is not None:
+            choices += [self._fill_disk, self._fill_disk]
+        if self._server is not None:
+            choices += [self._terminate_backends, self._crash_database]
+            choices += [self._cut_wire, self._delay_wire, self._half_open_wire, self._forget_wire]
+        else:
+            choices += [self._hold_write_lock]
+        return choices
 
     def _new_worker(self) -> Process:
         return self._scene.worker("--concurrency", str(self._rng.choice([1, 4, 10])))
@@ -160,12 +179,27 @@ class Troubles:
                 self._reapers[place] = self._scene.reaper()
                 self.met["start_again"] += 1
         for place, one in enumerate(self._workers):
-            if one.returncode == DATABASE_AWAY:
+            if one.returncode == DATABASE_AWAY or (one.returncode is not None and one.pid in self._starved):
+                self.met["ended_without_memory" if one.pid in self._starved else "start_again"] += 1
                 self._workers[place] = self._new_worker()
-                self.met["start_again"] += 1
         if self._http.returncode == DATABASE_AWAY:
             self._http = self._new_server()
             self.met["start_again"] += 1
+
+    async def _fill_disk(self) -> None:
+        """Of SQLite's file, or of PostgreSQL's log lines; then there is room again, and everything goes on by itself."""
+        assert self._disk is not None
+        await asyncio.to_thread(self._disk.fill)
+        await asyncio.sleep(self._rng.choice([0.5, 1, 3, 6]))
+        self._disk.empty()
+
+    async def _starve(self) -> None:
+        """A worker may end by that; nothing else may come of it. Not while it starts: that would only try Python's import."""
+        victim = self._rng.choice(self._workers)
+        if "Worker " not in victim.output:
+            return
+        self._starved.add(victim.pid)
+        self._beside(starve(victim, self._rng.uniform(0.5, 3), self._rng.choice([0, 1, 4])))
 
     async def _kill_reaper(self) -> None:
         victim = self._rng.randrange(REAPERS)
@@ -214,18 +248,6 @@ class Troubles:
         await asyncio.to_thread(self._server.start)
 
 
-@contextlib.contextmanager
-def database(kind: str, folder: Path) -> Iterator[tuple[str, OwnServer | None]]:
-    if kind == "sqlite":
-        yield f"sqlite:///{folder}/chaos.db", None
-        return
-    server = OwnServer()
-    try:
-        yield server.start().url, server
-    finally:
-        server.remove()
-
-
 def orphans(url: str) -> list[int]:
     """Processes that were started for this database and still run, whoever their parent is now."""
     mark, found = f"HOLDFAST_DATABASE_URL={url}".encode(), []
@@ -238,7 +260,9 @@ def orphans(url: str) -> list[int]:
 
 
 @contextlib.asynccontextmanager
-async def opened(url: str, folder: Path, server: OwnServer | None) -> AsyncIterator[tuple[Scene, Processes, Wire | None]]:
+async def opened(
+    url: str, folder: Path, server: OwnServer | None, disk: SmallDisk | None
+) -> AsyncIterator[tuple[Scene, Processes, Wire | None]]:
     wire = None if server is None else await Wire(url).listen()
     url = url if wire is None else wire.url
     os.environ.update(IMPATIENT, HOLDFAST_DATABASE_URL=url)
@@ -247,6 +271,8 @@ async def opened(url: str, folder: Path, server: OwnServer | None) -> AsyncItera
     try:
         await scene.hf.migrate()
         await audit.install(scene.hf)
+        if server is not None and disk is not None:
+            put_logs_on(disk, server)
         yield scene, processes, wire
     finally:
         processes.end_all()
@@ -255,27 +281,31 @@ async def opened(url: str, folder: Path, server: OwnServer | None) -> AsyncItera
             await wire.close()
 
 
-async def one_round(kind: str, seed: int, seconds: float, folder: Path) -> tuple[Round, list[str]]:
+async def one_round(kind: str, seed: int, seconds: float, folder: Path, only: list[str] | None) -> tuple[Round, list[str]]:
     """Its figures, and what was wrong in the end."""
     rng = random.Random(seed)
-    with database(kind, folder) as (url, server):
-        async with opened(url, folder, server) as (scene, processes, wire):
+    with database(kind, folder) as (url, server, disk):
+        async with opened(url, folder, server, disk) as (scene, processes, wire):
             key = (await scene.hf.keys.create(role="service")).secret
-            troubles = Troubles(scene, processes, random.Random(rng.random()), server, wire)
+            troubles = Troubles(scene, processes, random.Random(rng.random()), server, wire, disk)
+            over, memory = asyncio.Event(), Memory(troubles.everybody)
+            watching = asyncio.create_task(memory.run_until(over.is_set))
             clients: list[Client | HttpClient] = [
                 Client(f"client {number}", scene, random.Random(rng.random())) for number in range(CLIENTS)
             ]
             clients.append(HttpClient(troubles.server_address, key, scene.folder, random.Random(rng.random())))
             end = time.monotonic() + seconds
-            await asyncio.gather(troubles.run_until(end), *(client.run_until(end) for client in clients))
+            await asyncio.gather(troubles.run_until(end, only), *(client.run_until(end) for client in clients))
             await troubles.settled()
             with contextlib.suppress(pytest.fail.Exception):  # what has not ended is found by the verdict
                 await scene.all_ended(SETTLE_SECONDS)
             settling = time.monotonic() - end
+            over.set()
+            await watching
             await troubles.stopped()
             acknowledged = {job_id for client in clients for job_id in client.acknowledged}
             started, done = scene.marks("started"), scene.marks("done")
-            wrongs = troubles.wrongs + await verdict(scene.hf, acknowledged, started, done)
+            wrongs = troubles.wrongs + memory.wrongs() + await verdict(scene.hf, acknowledged, started, done)
             states = {state: count for state, count in (await scene.hf.store.job_counts()).items() if count}
     figures = Round(
         kind=kind,
@@ -286,6 +316,7 @@ async def one_round(kind: str, seed: int, seconds: float, folder: Path) -> tuple
         runs=len(started),
         troubles=dict(sorted(troubles.met.items())),
         settled_after=settling,
+        most_mb=memory.most,
         states=states,
         wrongs=len(wrongs),
     )
@@ -293,15 +324,15 @@ async def one_round(kind: str, seed: int, seconds: float, folder: Path) -> tuple
     return figures, wrongs
 
 
-async def campaign(kinds: list[str], seed: int, minutes: float, most: int | None, report: bool) -> int:
-    over_at, number, rounds = time.monotonic() + 60 * minutes, 0, list[Round]()
-    while number < most if most is not None else time.monotonic() < over_at:
-        kind, round_seed = kinds[number % len(kinds)], seed + number
+async def campaign(kinds: list[str], wanted: argparse.Namespace) -> int:
+    over_at, number, rounds = time.monotonic() + 60 * wanted.minutes, 0, list[Round]()
+    while number < wanted.rounds if wanted.rounds is not None else time.monotonic() < over_at:
+        kind, round_seed = kinds[number % len(kinds)], wanted.seed + number
         print(f"{kind}, seed {round_seed}", flush=True)
         folder = Path(tempfile.mkdtemp(prefix="holdfast-chaos-"))
-        figures, wrongs = await one_round(kind, round_seed, ROUND_SECONDS, folder)
+        figures, wrongs = await one_round(kind, round_seed, wanted.seconds, folder, wanted.only)
         rounds.append(figures)
-        if report:
+        if wanted.report:
             written(rounds)
         if wrongs:
             print("\n".join(wrongs[:WRONGS_SHOWN_MAX]))
@@ -317,12 +348,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, help="so many, instead of minutes")
+    parser.add_argument("--seconds", type=float, default=ROUND_SECONDS, help="of a round")
+    parser.add_argument("--only", action="append", help="this trouble, for example fill_disk; may be repeated")
     parser.add_argument("--store", choices=("sqlite", "postgres", "both"), default="both")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--report", action="store_true", help="write the figures into docs/reliability.md")
     wanted = parser.parse_args()
     kinds = ["sqlite", "postgres"] if wanted.store == "both" else [wanted.store]
-    return asyncio.run(campaign(kinds, wanted.seed, wanted.minutes, wanted.rounds, wanted.report))
+    return asyncio.run(campaign(kinds, wanted))
 
 
 if __name__ == "__main__":

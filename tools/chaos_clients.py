@@ -21,6 +21,7 @@ TASKS_BY_WEIGHT = {
     "work_until_cancelled": 20,
     "work_at_third_attempt": 10,
     "work_in_thread": 10,
+    "work_and_log": 5,
     "always_fail": 5,
     "work_isolated": 1,
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 PIECE_BYTES = 65536
+CLOSE_SECONDS = 3.0
 
 
 class Wire:
@@ -58,6 +59,8 @@ class Wire:
         self._server.close()
         self._open.set()
         self.cut()
+        if self._carrying:  # cancelled only if need be: Python 3.11 prints a traceback for each such task
+            await asyncio.wait(self._carrying, timeout=CLOSE_SECONDS)
         for task in list(self._carrying):
             task.cancel()
         await asyncio.gather(*self._carrying, return_exceptions=True)

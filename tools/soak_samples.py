@@ -20,8 +20,8 @@ class Bound(NamedTuple):
 
 BOUNDS = {
     "rss_mb": Bound(1.1, 4),
-    "files": Bound(1.0, 6),
-    "threads": Bound(1.0, 4),
+    "files": Bound(1.0, 12),
+    "threads": Bound(1.0, 12),
     "dead_rows": Bound(1.5, 3000),
     "store_mb": Bound(1.25, 4),
     "waiting": Bound(1.5, 50),

@@ -15,7 +15,10 @@ import sys
 import time
 from typing import Any
 
+from bench.peers.tally import note
+
 BATCH = 1000
+CALL_SECONDS = 5.0
 
 
 async def describe(module: Any, queue: Any) -> dict[str, Any]:
@@ -68,11 +71,28 @@ async def pace(module: Any, queue: Any, kind: str, per_second: str, seconds: str
     return {"jobs": jobs, "seconds": time.monotonic() - began}
 
 
+async def produce(module: Any, queue: Any, per_second: str, seconds: str, acknowledged: str) -> dict[str, int]:
+    """Through whatever happens; a number is noted down when its call has come back, and one that raised is not sent again."""
+    file, began, number, refused = os.open(acknowledged, os.O_WRONLY | os.O_APPEND), time.monotonic(), 0, 0
+    while (now := time.monotonic() - began) < float(seconds):
+        if number > now * float(per_second):
+            await asyncio.sleep(0.01)
+            continue
+        number += 1
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                await queue.enqueue_one("nap", number)
+            note(file, number)
+        except Exception:
+            refused += 1
+    return {"sent": number, "refused": refused}
+
+
 async def work(module: Any, queue: Any, how: str) -> None:
     await queue.work(gentle=how == "gentle")
 
 
-PARTS = {part.__name__: part for part in (describe, setup, one, many, fill, pace, work)}
+PARTS = {part.__name__: part for part in (describe, setup, one, many, fill, pace, produce, work)}
 
 
 async def _take_part(answers: Any) -> Any:

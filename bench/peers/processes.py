@@ -46,6 +46,21 @@ class Child:
     def ended(self) -> bool:
         return self._process.returncode is not None
 
+    async def had_begun(self) -> bool:
+        """Of one that has ended and was never asked for more: whether it was ready before."""
+        assert self._process.stdout is not None
+        return b"ready\n" in await self._process.stdout.read()
+
+    def freeze(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
     async def ready(self) -> None:
         assert self._process.stdout is not None
         if await asyncio.wait_for(self._process.stdout.readline(), 60) != b"ready\n":
@@ -64,8 +79,7 @@ class Child:
         return json.loads(line)
 
     async def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
         await self._process.wait()
         _running.discard(self)
 
@@ -87,6 +101,14 @@ class Workers:
         for child in self._children.values():
             child.go()
 
+    def __getitem__(self, number: int) -> Child:
+        return self._children[number]
+
+    async def begin(self, number: int) -> None:
+        """Without waiting for it, as a supervisor does; in place of one that is gone."""
+        self._children[number] = await self._child(number)
+        self._children[number].go()
+
     async def _child(self, number: int) -> Child:
         return await Child.start(*self._command, **{VARIABLE: str(self.tally.path), "BENCH_WORKER": f"worker-{number}"})
 
@@ -98,8 +120,7 @@ class Workers:
         ended = [number for number, child in self._children.items() if child.ended]
         for number in ended:
             await self._children[number].kill()
-            self._children[number] = await self._child(number)
-            self._children[number].go()
+            await self.begin(number)
         return len(ended)
 
     async def close(self) -> None:

@@ -80,6 +80,14 @@ async def spend(seconds: float) -> None:
         await asyncio.wait_for(asyncio.Event().wait(), seconds)
 
 
+@hf.task(backoff=AT_ONCE, max_attempts=50)
+async def work_and_log(folder: str, seconds: float) -> str:
+    """Enough to need room in the store."""
+    for number in range(100):
+        current().log.info(f"line {number} {'x' * 200}")
+    return await work(folder, seconds)
+
+
 @hf.task(backoff=AT_ONCE, max_attempts=50, isolate=False)
 def work_in_thread(folder: str, seconds: float) -> str:
     return asyncio.run(work(folder, seconds))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast import Job, State
 from tests.processes.scene import Scene, is_alive
-from tests.support.processes import Process
+from tests.support.processes import ROOT, Process, Processes
 from tests.support.waiting import until
 
 
@@ -44,6 +45,18 @@ async def test_sigterm_lets_jobs_end_within_the_grace_and_gives_the_rest_back(sc
     await assert_given_back(scene, *jobs[1:])
     assert (await scene.hf.get(never_claimed.id)).run_no == 0
     await until(lambda: not is_alive(isolated.pid))
+
+
+async def test_sigterm_while_the_app_is_imported_is_a_good_end(tmp_path: Path, processes: Processes) -> None:
+    """A deploy may change its mind early: exit 0, and no word of an app that cannot be imported."""
+    (tmp_path / "slow_app.py").write_text("import time\nprint('importing', flush=True)\nwhile True:\n    time.sleep(0.1)\n")
+    path = f"{tmp_path}:{ROOT / 'src'}"
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    worker = processes.worker(app="slow_app:hf", database_url=url, env={"PYTHONPATH": path})
+    await worker.printed("importing")
+    worker.terminate()
+    assert await worker.exited() == 0
+    assert "cannot be imported" not in worker.output
 
 
 @pytest.mark.case("L20")

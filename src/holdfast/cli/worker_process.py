@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import signal
@@ -106,8 +107,8 @@ class WorkerProcess:
         Not loop.add_signal_handler: that would not even note a signal while a task blocks the loop.
         """
         self._signals += 1
-        if self._loop is None:
-            sys.exit(OK)
+        if self._loop is None:  # nothing was claimed yet; an exception would be one of the module that is being imported
+            _end_now(OK)
         if self._signals > 2:
             _end_now(INTERRUPTED)
         self._loop.call_soon_threadsafe(self._worker.stop)
@@ -164,5 +165,6 @@ def _end_now(code: int) -> NoReturn:
 
 
 def _flush() -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(RuntimeError):  # a signal came in the middle of a write
+        sys.stdout.flush()
+        sys.stderr.flush()
