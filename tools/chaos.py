@@ -179,12 +179,21 @@ class Troubles:
                 self._reapers[place] = self._scene.reaper()
                 self.met["start_again"] += 1
         for place, one in enumerate(self._workers):
-            if one.returncode == DATABASE_AWAY or (one.returncode is not None and one.pid in self._starved):
-                self.met["ended_without_memory" if one.pid in self._starved else "start_again"] += 1
+            if one.returncode is not None:
+                self._note_end_of_worker(one)
                 self._workers[place] = self._new_worker()
         if self._http.returncode == DATABASE_AWAY:
             self._http = self._new_server()
             self.met["start_again"] += 1
+
+    def _note_end_of_worker(self, worker: Process) -> None:
+        """Of one that nobody killed: it may find no database at its start, or no memory, and for no other reason."""
+        if worker.pid in self._starved:
+            self.met["ended_without_memory"] += 1
+        elif worker.returncode == DATABASE_AWAY and "Worker " not in worker.output:
+            self.met["start_again"] += 1
+        else:
+            self.wrongs.append(f"a worker ended by itself with {worker.returncode}; it printed:\n{worker.output[-5000:]}")
 
     async def _fill_disk(self) -> None:
         """Of SQLite's file, or of PostgreSQL's log lines; then there is room again, and everything goes on by itself."""
@@ -194,12 +203,19 @@ class Troubles:
         self._disk.empty()
 
     async def _starve(self) -> None:
-        """A worker may end by that; nothing else may come of it. Not while it starts: that would only try Python's import."""
+        """Not while it starts: that would only try Python's import."""
         victim = self._rng.choice(self._workers)
-        if "Worker " not in victim.output:
-            return
-        self._starved.add(victim.pid)
-        self._beside(starve(victim, self._rng.uniform(0.5, 3), self._rng.choice([0, 1, 4])))
+        if "Worker " in victim.output:
+            self._starved.add(victim.pid)
+            self._beside(self._starve_and_kill(victim, self._rng.uniform(0.5, 3), self._rng.choice([0, 1, 4])))
+
+    async def _starve_and_kill(self, victim: Process, seconds: float, spare_mb: float) -> None:
+        """As the kernel ends those who take too much. It must: a thread that Python starts without memory may never say that it
+        runs, and whoever started it waits for that for ever."""
+        await starve(victim, seconds, spare_mb)
+        if victim in self._workers:
+            victim.kill()
+            self._workers[self._workers.index(victim)] = self._new_worker()
 
     async def _kill_reaper(self) -> None:
         victim = self._rng.randrange(REAPERS)

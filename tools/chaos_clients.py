@@ -22,6 +22,7 @@ TASKS_BY_WEIGHT = {
     "work_at_third_attempt": 10,
     "work_in_thread": 10,
     "work_and_log": 5,
+    "work_with_memory": 5,
     "always_fail": 5,
     "work_isolated": 1,
 }

@@ -81,7 +81,8 @@ class Round:
         workers = Workers(self._python, self._peer.name, self._wire.url, gentle=True)
         try:
             await workers.start(WORKERS)
-            return await self._outcome(workers, about["unfinished"])
+            outcome = await self._outcome(workers, about["unfinished"])
+            return outcome._replace(queue=f"{self._peer.title} {about['version']}")
         finally:
             await workers.close()
             self._acknowledged.remove()
@@ -179,7 +180,7 @@ async def campaign(queues: list[str], seed: int, rounds: int, report: bool) -> i
                 if report:
                     pages.written("chaos-peers", table(outcomes))
     print(table(outcomes))
-    return int(any(one.lost for one in outcomes if one.queue == "Holdfast"))
+    return int(any(one.lost for one in outcomes if one.queue.startswith("Holdfast")))
 
 
 def main() -> int:

@@ -88,6 +88,15 @@ async def work_and_log(folder: str, seconds: float) -> str:
     return await work(folder, seconds)
 
 
+@hf.task(backoff=(0.2,), max_attempts=50)
+async def work_with_memory(folder: str, seconds: float) -> str:
+    """Fails where there is none, and is tried again."""
+    hoard = bytearray(8 * 2**20)
+    run_id = await work(folder, seconds)
+    del hoard
+    return run_id
+
+
 @hf.task(backoff=AT_ONCE, max_attempts=50, isolate=False)
 def work_in_thread(folder: str, seconds: float) -> str:
     return asyncio.run(work(folder, seconds))

@@ -124,7 +124,7 @@ class Claimer:
                 log.warning("No database to claim from, trying again in %.1f s: %s", pause, error)
                 if self._gives_up(loop.time() - away_since):
                     self._body.stop("database_away")
-                await self._wait(pause * random.uniform(0.8, 1.2))
+                await self._wait_after_a_failure(pause * random.uniform(0.8, 1.2))
                 continue
             if claim.jobs:
                 idle_since = loop.time()
@@ -186,6 +186,12 @@ class Claimer:
                 await self._woken.wait()
         except TimeoutError:
             self.rotation.look_everywhere()
+
+    async def _wait_after_a_failure(self, seconds: float) -> None:
+        """A fifth of the time whoever wakes us: that may come of the failure itself, and we would ask without a pause. An
+        SQLite file on a full disk, for one, is opened anew after each failure, and looks changed then."""
+        await asyncio.sleep(seconds / 5)
+        await self._wait(seconds * 4 / 5)
 
     async def _nothing_left(self) -> bool:
         """Write, then read: say that we are going, then look once more. An enqueuer commits its job first and only then
