@@ -50,11 +50,11 @@ async def test_a_full_disk_is_told_and_everything_goes_on_when_it_has_room(disk:
         try:
             jobs = await scene.hf.enqueue_many([scene.tasks.work.job(scene.folder, 0) for _ in range(30)])
         except StorageUnavailable as error:
-            return str(error)
+            return str(error) if "disk is full" in str(error) else None  # or the file was locked for long
         acknowledged.extend(job.id for job in jobs)
         return None
 
-    assert "disk is full" in await until(refused, 60)
+    await until(refused, 60)
     scene.let_go(held)
     await until(lambda: scene.marks("done", held), 60)
     disk.empty()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from bench.metrics.pages import asked_of
 from bench.metrics.pages_scene import SMALL, laid
 from bench.places import SqlitePlace
 
 
-@pytest.mark.timeout(120)
 async def test_every_page_can_be_measured() -> None:
     """Every page that the dashboard has, with its filters, answers to those who may see it; none is left out."""
     place = SqlitePlace()
