@@ -15,6 +15,7 @@ from holdfast.extraction.advisories import update
 from holdfast.extraction.context import ExtractionContext, Options, Project
 from holdfast.pipeline import Step
 from tests.support.extraction_steps import FIXTURES, Ran, output_of, program, run_steps, step_named
+from tests.support.late_tools import LATE_SECONDS, late_once
 
 SEMGREP_WRITES = """
 report = next(a.partition("=")[2] for a in arguments if a.startswith("--json-output="))
@@ -182,11 +183,15 @@ async def test_depscan_without_a_report_has_failed(scan: Scan, tmp_path: Path) -
     assert scan.context.vulnerabilities is None and ran.job.state is State.COMPLETED
 
 
-async def test_a_slow_depscan_does_not_cost_what_the_matcher_found(scan: Scan, advisories: Path, tmp_path: Path) -> None:
+async def test_a_slow_depscan_does_not_cost_what_the_matcher_found(
+    scan: Scan, advisories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is ended before the step's own time is over."""
     scan.holds("npm-app")
-    program(scan.programs, "depscan", "import signal; signal.pause()")
-    ran = await scan("sbom", step_named("vuln_scan", timeout=2.0), advisories=advisories, depscan_database=tmp_path)
+    ready = tmp_path / "ready"
+    program(scan.programs, "depscan", f"open({str(ready)!r}, 'w').close()\nimport signal; signal.pause()")
+    late_once(monkeypatch, ready.exists)
+    ran = await scan("sbom", step_named("vuln_scan", timeout=LATE_SECONDS), advisories=advisories, depscan_database=tmp_path)
     assert (ran.last.status, ran.last.counts["vulnerabilities"]) == ("partial", 2)
     assert "dep-scan timed out" in ran.last.reasons
 
