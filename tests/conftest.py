@@ -30,6 +30,20 @@ if TYPE_CHECKING:
 settings.register_profile("steady", deadline=None, derandomize=TIMES == 1, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
 
+LONG = (
+    "web/test_fuzz.py",
+    "simulation/test_simulation.py",
+    "simulation/test_mutations.py",
+    "packaging/test_released.py",
+    "processes/test_kill_audit.py",
+    "processes/test_kill_workers.py",
+    "processes/test_database_down.py",
+    "processes/test_tools.py",
+    "processes/test_cli_extract.py",
+    "web/test_matrix.py",
+    "web/test_extraction_routes.py",
+)
+"""These begin while there is other work to share: two processes go through the suite file by file."""
 NEED_POSTGRES = {"postgres_databases", "postgres_url", "own_postgres"}
 
 
@@ -39,7 +53,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of the database that was not asked for; tests that need none always run."""
+    """Long files first. Leave out the tests of the database that was not asked for; tests that need none always run."""
+    places = {config.rootpath / "tests" / name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.path, len(LONG)))  # all others stay in their order
     wanted = config.getoption("--store")
     if wanted == "both":
         return

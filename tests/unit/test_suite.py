@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conftest import LONG
 from tools import suite
 
 FIRST, SECOND = "tests/unit/test_a.py::test_one", "tests/unit/test_b.py::test_two"
@@ -64,6 +65,11 @@ def test_many_failures_are_not_tried_again() -> None:
     runs = Runs([f"{FIRST}[{number}]" for number in range(suite.UNSTEADY_MAX + 1)])
     assert runs.suite() == suite.TESTS_FAILED
     assert len(runs.asked) == 1
+
+
+def test_the_long_files_are_there() -> None:
+    """A file that was renamed would lose its place at the head of the suite."""
+    assert [name for name in LONG if not (suite.ROOT / "tests" / name).is_file()] == []
 
 
 def test_a_run_that_broke_off_fails_the_suite() -> None:

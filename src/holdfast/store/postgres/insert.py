@@ -1,4 +1,4 @@
-"""Step 1, accept: which statement inserts these jobs, and what its rows say of each. Either takes one JSON text, for any driver."""
+"""Step 1, accept: which statement inserts these jobs, and what its rows say. Each takes one JSON text, for any driver."""
 
 from __future__ import annotations
 
