@@ -152,6 +152,8 @@ def summary(lines: list[Line]) -> str:
     for store in stores:
         ranked = sorted((line for line in lines if line.store == store), key=lambda line: -(line.ratio or 0))
         above = [line for line in ranked if (line.ratio or 0) > BAR]
-        rows.append(f"\n{store}: worst ratio {ranked[0].ratio:.2f}, {ranked[0].title}; {len(above)} of {len(ranked)} above {BAR}")
+        rows.append(
+            f"\n{store}: worst ratio {ranked[0].ratio:.2f}, {ranked[0].title}; {len(above)} of {len(ranked)} above {BAR}"
+        )
         rows += [f"  {line.ratio:.2f}  {line.floor:.1f} -> {line.middle:.1f} ms  {line.title}" for line in above]
     return "\n".join(rows)

@@ -22,7 +22,7 @@ AT_ONCE = 100_000
 # Of a thousand jobs: up to where they are of which tenant, and in which state. The few are spread so that pages of acme and
 # of all are as full as with many: else the ratio would be one of rows on the page.
 _FEW = {"acme": 300, "giant": 600, "running": 150, "queued": 330, "failed": 510, "cancelled": 690, "seconds": 3600}
-_MANY = {"acme": 5, "giant": 255, "running": 1, "queued": 21, "failed": 41, "cancelled": 61, "seconds": WEEKS * 7 * 86_400}
+_MANY = {"acme": 5, "giant": 255, "running": 1, "queued": 6, "failed": 26, "cancelled": 46, "seconds": WEEKS * 7 * 86_400}
 
 _NUMBERS = {
     "postgres": "SELECT i FROM generate_series(CAST({first} AS bigint), {last}) AS numbers (i)",
@@ -35,18 +35,21 @@ _SPREAD = """
     SELECT i, i * 2654435761 % 4294967296 / 4294968 AS whose, i * 2246822519 % 4294967296 / 4294968 AS how,
            {now} - {seconds} * (1 - i / (1.0 * {rows})) AS at FROM ({numbers}) AS n"""
 _PARTS = """
-    SELECT i, at, CASE WHEN whose < {acme} THEN 'acme' WHEN whose < {giant} THEN 'giant' ELSE 't' || (i % {others}) END AS tenant,
+    SELECT i, at,
+           CASE WHEN whose < {acme} THEN 'acme' WHEN whose < {giant} THEN 'giant' ELSE 't' || (i % {others}) END AS tenant,
            CASE WHEN how < {running} THEN 'running' WHEN how < {queued} THEN 'queued' WHEN how < {failed} THEN 'failed'
                 WHEN how < {cancelled} THEN 'cancelled' ELSE 'completed' END AS state,
            whose < {acme} AND i % 3 = 0 AS is_delivery FROM ({spread}) AS s"""
 _COLUMNS = """
     id, run_id, queue, task, state, tenant, project, run_at, run_no, attempt, max_attempts, lease_seconds, timeout_seconds,
-    locked_by, lease_expires_at, error_code, error_message, created_at, started_at, finished_at, updated_at, tags, args, batch"""
+    locked_by, lease_expires_at, error_code, error_message, created_at, started_at, finished_at, updated_at, tags, args,
+    batch"""
 _VALUES = """
     {id}, {id}, CASE i % 4 WHEN 0 THEN 'mail' WHEN 1 THEN 'reports' ELSE 'default' END,
     CASE WHEN is_delivery THEN 'holdfast:deliver' WHEN i % 2 = 0 THEN 'noop' ELSE 'import_' || (i % 20) END, state, tenant,
-    CASE WHEN is_delivery THEN '{webhook}' WHEN i % 5 = 0 THEN 'web' END, {at}, 1, CASE state WHEN 'queued' THEN 0 ELSE 1 END, 3, 300,
-    14400, CASE state WHEN 'running' THEN 'bench' END, CASE state WHEN 'running' THEN {ahead} END,
+    CASE WHEN is_delivery THEN '{webhook}' WHEN i % 5 = 0 THEN 'web' END, {at}, 1,
+    CASE state WHEN 'queued' THEN 0 ELSE 1 END, 3, 300, 14400,
+    CASE state WHEN 'running' THEN 'bench' END, CASE state WHEN 'running' THEN {ahead} END,
     CASE state WHEN 'failed' THEN 'bad_row' END, CASE state WHEN 'failed' THEN 'row ' || i || ' has no price' END, {at},
     CASE WHEN state <> 'queued' THEN {at} END, CASE WHEN state NOT IN ('queued', 'running') THEN {end} END, {at}, {tags},
     '{{"number": 1, "message": "m", "type": "job.completed"}}', CASE WHEN i % 10 = 0 THEN 'batch-' || (i / 1000) END"""
@@ -78,11 +81,16 @@ _BESIDE = (
     """INSERT INTO {holdfast}tenants (id, plan, updated_at) SELECT 't' || i, 'pro', {time} FROM ({others}) AS n""",
     """INSERT INTO {holdfast}tallies (minute, queue, name, label, n)
        SELECT m.i, q.queue, k.name, k.label, 5 FROM ({minutes}) AS m CROSS JOIN
-         (SELECT 'default' AS queue UNION SELECT 'mail' UNION SELECT 'reports') AS q CROSS JOIN
-         (SELECT 'completed' AS name, '' AS label UNION SELECT 'failed', '' UNION SELECT 'wait', '|0.1' UNION SELECT 'wait', '|1.0'
-          UNION SELECT 'wait', '|sum' UNION SELECT 'run', '|0.5' UNION SELECT 'run', '|5.0' UNION SELECT 'run', '|sum') AS k""",
+         (SELECT 'default' AS queue UNION SELECT 'mail' UNION SELECT 'reports') AS q CROSS JOIN ({kinds}) AS k""",
+    """INSERT INTO {holdfast}tallies (minute, queue, name, label, n)
+       SELECT h.i, 'all', k.name, k.label, 5 FROM ({hours}) AS h CROSS JOIN ({kinds}) AS k""",
 )
-_NEWEST = "SELECT {id} FROM {holdfast}jobs WHERE tenant = 'acme' AND state = '{state}' AND task <> 'holdfast:deliver' ORDER BY id DESC LIMIT 1"
+_KINDS = """
+    SELECT 'completed' AS name, '' AS label UNION SELECT 'failed', '' UNION SELECT 'wait', '|0.1' UNION SELECT 'wait', '|1.0'
+    UNION SELECT 'wait', '|sum' UNION SELECT 'run', '|0.5' UNION SELECT 'run', '|5.0' UNION SELECT 'run', '|sum'"""
+_NEWEST = """
+    SELECT {id} FROM {holdfast}jobs WHERE tenant = 'acme' AND state = '{state}' AND task <> 'holdfast:deliver'
+    ORDER BY id DESC LIMIT 1"""
 
 
 class Scene:
@@ -109,7 +117,8 @@ class Scene:
             headers |= {"content-type": "application/x-www-form-urlencoded", "content-length": str(len(body))}
         scope = {
             "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET" if form is None else "POST",
-            "scheme": "http", "path": path, "raw_path": path.encode(), "query_string": urlencode(query).encode(), "root_path": "",
+            "scheme": "http", "path": path, "raw_path": path.encode(), "query_string": urlencode(query).encode(),
+            "root_path": "",
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
             "client": ("127.0.0.1", 1), "server": ("bench", 80), "state": {},
         }  # fmt: skip
@@ -183,7 +192,9 @@ async def _fill(hf: Holdfast, rows: int, webhook: str) -> dict[str, str]:
         "holdfast": holdfast,
         "time": "now()" if store == "postgres" else _STORES[store]["now"],
         "others": _NUMBERS[store].format(first=1, last=OTHERS),
-        "minutes": f"SELECT {time.time() // 60:.0f} - i AS i FROM ({_NUMBERS[store].format(first=0, last=59)}) AS n",
+        "minutes": f"SELECT {time.time() // 60:.0f} - i AS i FROM ({_NUMBERS[store].format(first=1, last=59)}) AS n",
+        "hours": f"SELECT i - {time.time() // 3600:.0f} AS i FROM ({_NUMBERS[store].format(first=1, last=167)}) AS n",
+        "kinds": _KINDS,
     }
     found = {}
     async with hf.transaction() as tx:

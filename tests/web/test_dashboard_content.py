@@ -225,7 +225,8 @@ def test_numbers_and_spans_are_short() -> None:
 
 def test_charts_stay_within_their_frame() -> None:
     """Whatever the numbers; nothing at all is a flat line."""
-    drawn = charts.stacks([{"completed": 3.0, "failed": 1.0}, {}, {"failed": 2.0}], ("completed", "failed"), ("2 min ago", "", ""))
+    steps: list[dict[str, float]] = [{"completed": 3.0, "failed": 1.0}, {}, {"failed": 2.0}]
+    drawn = charts.stacks(steps, ("completed", "failed"), ("2 min ago", "", ""))
     bars = [bar for column in drawn["columns"] for bar in column.bars]
     assert len(bars) == 3
     assert all(bar.y >= 0 and bar.y + bar.height <= charts.HEIGHT + 0.1 and bar.x + bar.width <= charts.WIDTH for bar in bars)
