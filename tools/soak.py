@@ -174,7 +174,8 @@ async def scene(kind: str, kept_days: float) -> AsyncIterator[tuple[ModuleType, 
 
 async def soak(kind: str, minutes: float, rate: float, book: Book) -> list[str]:
     """What went wrong besides figures that grew."""
-    wrongs, whole = [], asyncio.current_task()
+    wrongs = list[str]()
+    whole = asyncio.current_task()
     assert whole is not None
     for number in (signal.SIGINT, signal.SIGTERM):  # so that nothing is left running by whoever breaks it off
         asyncio.get_running_loop().add_signal_handler(number, whole.cancel)
