@@ -15,6 +15,7 @@ import itertools
 import re
 import sys
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +164,9 @@ def _parts() -> list[tuple[str, Any]]:
     """The objects that hang on a Holdfast: `hf.tenants` and so on."""
     from holdfast import Holdfast
 
-    found = vars(Holdfast("sqlite:///never-opened.db"))
+    app = Holdfast("sqlite:///never-opened.db")
+    late = {name: getattr(app, name) for name, what in vars(Holdfast).items() if isinstance(what, cached_property)}
+    found = {**vars(app), **late}
     inner = {"settings", "clock", "store"}
     return [
         (name, part)
