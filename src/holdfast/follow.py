@@ -44,8 +44,8 @@ class Watch:
         """The number of the newest line read; None before the first read."""
         self.floor = 0
         """Every line between this number and `last` is in memory."""
-        self.ending = False
-        """Its job has ended or goes on with another run."""
+        self.ended_at: float | None = None
+        """When it was seen that its job has ended or goes on with another run."""
         self.closed = False
         """No more lines will be written."""
         self.complete = False
@@ -232,10 +232,13 @@ class Hub:
         asked = [watch for watch in watches if not watch.closed]
         if asked:
             still_open = await self._store.run_open([(watch.job_id, watch.run_id) for watch in asked])
+            now = self._loop.time()
             for watch in asked:
                 if watch.run_id not in still_open:
-                    watch.ending, watch.closed = True, watch.ending
-                    self._sweep_at = min(self._sweep_at, self._loop.time() + LAST_WORDS_SECONDS)
+                    # By time, not by looks: on SQLite every change of the file is a reason to look again.
+                    watch.ended_at = now if watch.ended_at is None else watch.ended_at
+                    watch.closed = now >= watch.ended_at + LAST_WORDS_SECONDS
+                    self._sweep_at = min(self._sweep_at, watch.ended_at + LAST_WORDS_SECONDS)
 
     async def _read(self, watches: Sequence[Watch]) -> None:
         going_on = [watch for watch in watches if watch.last is not None]

@@ -109,7 +109,12 @@ def log_100_megabytes() -> str:
     return "logged"
 
 
-@hf.task(isolate=True, max_attempts=1, timeout=6)
+@hf.task(isolate=True, max_attempts=1, timeout=3)
+def hang() -> None:
+    threading.Event().wait()
+
+
+@hf.task(isolate=True, max_attempts=1, timeout=600)
 def hang_with_grandchild(pid_file: str) -> None:
     _start_grandchild(pid_file)
     threading.Event().wait()
@@ -121,20 +126,21 @@ def leave_grandchild(pid_file: str) -> str:
     return "left"
 
 
-@hf.task(isolate=True, max_attempts=1, timeout=6)
+@hf.task(isolate=True, max_attempts=1, timeout=600)
 def hang_and_ignore_sigterm(pid_file: str) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     Path(pid_file).write_text(str(os.getpid()))
     threading.Event().wait()
 
 
-@hf.task(isolate=True, max_attempts=1, timeout=6)
+@hf.task(isolate=True, max_attempts=1, timeout=600)
 def tidy_up_on_sigterm(note: str) -> None:
     def tidy(number: int, frame: object) -> None:
         Path(note).write_text("tidied")
         os._exit(0)
 
     signal.signal(signal.SIGTERM, tidy)
+    Path(note).write_text("ready")
     threading.Event().wait()
 
 

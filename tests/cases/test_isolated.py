@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from holdfast import State
+from holdfast import Holdfast, Job, State
+from holdfast.processes import isolated as isolating
+from holdfast.run import Interrupt
 from tests.cases.steps import comes_to, drain, ends, lines, messages, output_thrown_away, working
 from tests.support.waiting import until
 
@@ -23,6 +26,15 @@ def alive(pid: int) -> bool:
 
 async def pid_in(file: Path) -> int:
     return int(await until(lambda: file.exists() and file.read_text()))
+
+
+async def late_once_there_is(file: Path, hf: Holdfast, job: Job[Any]) -> Job[Any]:
+    """The job's end. Its deadline comes when its process says that it is ready, however long that takes to start."""
+    async with working(hf) as worker:
+        await until(lambda: file.exists() and file.read_text())
+        (attempt,) = worker.running.values()
+        attempt.interrupt(Interrupt.DEADLINE)
+        return await ends(hf, job)
 
 
 async def test_an_isolated_task_runs_in_another_process_and_returns_its_value(isolated: ModuleType) -> None:
@@ -123,13 +135,20 @@ async def test_a_result_that_is_no_json_fails_with_a_clear_code(isolated: Module
     assert (failed.state, failed.error_code) == (State.FAILED, "result_not_json")
 
 
-async def test_past_its_deadline_the_whole_process_group_is_killed(isolated: ModuleType, tmp_path: Path) -> None:
-    """Also what the task has started itself."""
-    job = await isolated.hang_with_grandchild.enqueue(str(tmp_path / "pid"))
+async def test_an_isolated_task_has_its_deadline(isolated: ModuleType) -> None:
+    """By the clock, and its job fails with that code."""
+    job = await isolated.hang.enqueue()
     await drain(isolated.hf)
     failed = await isolated.hf.get(job.id)
     assert (failed.state, failed.error_code) == (State.FAILED, "deadline_exceeded")
-    assert failed.error_message == "took longer than the 6 s it may take"
+    assert failed.error_message == "took longer than the 3 s it may take"
+
+
+async def test_past_its_deadline_the_whole_process_group_is_killed(isolated: ModuleType, tmp_path: Path) -> None:
+    """Also what the task has started itself."""
+    job = await isolated.hang_with_grandchild.enqueue(str(tmp_path / "pid"))
+    failed = await late_once_there_is(tmp_path / "pid", isolated.hf, job)
+    assert (failed.state, failed.error_code) == (State.FAILED, "deadline_exceeded")
     grandchild = await pid_in(tmp_path / "pid")
     await until(lambda: not alive(grandchild))
 
@@ -137,15 +156,18 @@ async def test_past_its_deadline_the_whole_process_group_is_killed(isolated: Mod
 async def test_a_task_that_ignores_sigterm_is_killed_all_the_same(isolated: ModuleType, tmp_path: Path) -> None:
     """Politely first, then for certain."""
     job = await isolated.hang_and_ignore_sigterm.enqueue(str(tmp_path / "pid"))
-    await drain(isolated.hf)
-    assert (await isolated.hf.get(job.id)).error_code == "deadline_exceeded"
+    failed = await late_once_there_is(tmp_path / "pid", isolated.hf, job)
+    assert failed.error_code == "deadline_exceeded"
     assert not alive(await pid_in(tmp_path / "pid"))
 
 
-async def test_a_task_past_its_deadline_may_tidy_up(isolated: ModuleType, tmp_path: Path) -> None:
+async def test_a_task_past_its_deadline_may_tidy_up(
+    isolated: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its process gets a SIGTERM and a moment before it is killed."""
-    await isolated.tidy_up_on_sigterm.enqueue(str(tmp_path / "note"))
-    await drain(isolated.hf)
+    monkeypatch.setattr(isolating, "TERM_SECONDS", 60.0)
+    job = await isolated.tidy_up_on_sigterm.enqueue(str(tmp_path / "note"))
+    await late_once_there_is(tmp_path / "note", isolated.hf, job)
     assert (tmp_path / "note").read_text() == "tidied"
 
 

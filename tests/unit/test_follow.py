@@ -234,6 +234,27 @@ async def test_what_a_run_says_last_is_not_missed(log: Log, hubs: follow.Hubs) -
     assert await reader.ends() == ["first", "last"]
 
 
+async def test_last_words_are_waited_for_however_often_something_is_heard(
+    log: Log, hubs: follow.Hubs, no_sweeps: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that was completed in its run's own transaction: each hint is a look, and no number of looks ends the run early."""
+    monkeypatch.setattr(follow, "LAST_WORDS_SECONDS", 600.0)
+    reader = Reader(hubs, log)
+    log.say("first")
+    await until(lambda: reader.seen)
+    log.asked.clear()
+
+    def looked_often() -> bool:
+        log.end()
+        return log.asked.count("run_open") > 3
+
+    await until(looked_often)
+    log.say("last", hint=False)
+    monkeypatch.setattr(follow, "LAST_WORDS_SECONDS", 0.0)
+    log.end()
+    assert await reader.ends() == ["first", "last"]
+
+
 async def test_a_database_that_was_away_loses_and_doubles_nothing(
     log: Log, hubs: follow.Hubs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,7 +126,15 @@ def bytes_used(members: list[Process]) -> int:
 
 def bytes_used_exactly(members: list[Process]) -> int:
     """Pages shared by several processes count once: forked tools would seem many times as large otherwise."""
-    return sum(_fair_share(process.pid) or process.rss_bytes for process in members)
+    return sum(map(_used_by, members))
+
+
+def _used_by(process: Process) -> int:
+    share = _fair_share(process.pid)
+    if share is not None:
+        return share
+    now = _process(process.pid)  # it may have ended since the table was read, and then takes nothing
+    return now.rss_bytes if now is not None and now.alive and now.started == process.started else 0
 
 
 def _fair_share(pid: int) -> int | None:

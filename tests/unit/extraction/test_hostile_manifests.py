@@ -20,7 +20,7 @@ from holdfast.extraction.sbom import read_sbom
 from tests.support.fuzzing import examples
 from tests.support.inventories import FIXTURES, codes, write_files
 
-SECONDS_MAX = 20
+SECONDS_MAX = 60
 MIB_MAX = 400
 
 READERS: dict[str, Callable[[Source, str], object]] = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ConfigError
-from holdfast.pipeline.memory import Cgroup
+from holdfast.pipeline.memory import Cgroup, Process, bytes_used_exactly
 from holdfast.pipeline.workspace import Workspace, remove_tree, sweep
 
 
@@ -88,3 +88,9 @@ def test_a_cgroup_gets_its_limit_and_tells_what_happened(tmp_path: Path, monkeyp
 def test_where_no_cgroup_can_be_made_there_is_none(tmp_path: Path) -> None:
     """The watcher alone keeps the limit then."""
     assert Cgroup.create("tool", 100, tmp_path / "nowhere") is None
+
+
+def test_a_process_that_has_ended_takes_no_memory() -> None:
+    """Whatever the table said of it a moment before: tools that end must not seem too large."""
+    gone = Process(2**30, 1, 1, 1, 1, rss_bytes=100 * 1024 * 1024, alive=True)
+    assert bytes_used_exactly([gone]) == 0
