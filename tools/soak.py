@@ -14,6 +14,7 @@ import contextlib
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -173,7 +174,11 @@ async def scene(kind: str, kept_days: float) -> AsyncIterator[tuple[ModuleType, 
 
 async def soak(kind: str, minutes: float, rate: float, book: Book) -> list[str]:
     """What went wrong besides figures that grew."""
-    wrongs = []
+    wrongs = list[str]()
+    whole = asyncio.current_task()
+    assert whole is not None
+    for number in (signal.SIGINT, signal.SIGTERM):  # so that nothing is left running by whoever breaks it off
+        asyncio.get_running_loop().add_signal_handler(number, whole.cancel)
     async with scene(kind, minutes / 10 / 24 / 60) as (tasks, processes, server, tally):
         hf: Holdfast = tasks.hf
         key = (await hf.keys.create(role="service")).secret

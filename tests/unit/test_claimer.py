@@ -32,7 +32,14 @@ async def test_a_claimer_that_each_failure_wakes_does_not_ask_without_a_pause() 
 
     store = SimpleNamespace(job_claim=refuse, lease_list=nothing, listening=True)
     body: Any = SimpleNamespace(
-        id="w", store=store, settings=Settings(), busy_slots=0, waiting_jobs=0, is_busy=lambda: False, give_back_unknown=len
+        id="w",
+        store=store,
+        settings=Settings(),
+        busy_slots=0,
+        waiting_jobs=0,
+        outcomes_are_stuck=False,
+        is_busy=lambda: False,
+        give_back_unknown=len,
     )
     claimer = Claimer(body, machine_id=None, order=QueueOrder(["default"]), tasks=["work"], concurrency=1, exit_when_idle=None)
     async with asyncio.timeout(60):
