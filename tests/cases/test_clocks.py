@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast import Holdfast, State
+from holdfast import Holdfast, State, ids
 from tests.cases.steps import comes_to, drain, ends, working
 
 HOUR = 3600.0
@@ -18,6 +18,7 @@ HOUR = 3600.0
 def skew(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> float:
     """This process's clock is off; the server's is not."""
     offset: float = request.param
+    monkeypatch.setattr(ids, "_last", ids._last)  # ids ascend for ever, also those of later tests
     real, real_ns = time.time, time.time_ns
     monkeypatch.setattr(time, "time", lambda: real() + offset)
     monkeypatch.setattr(time, "time_ns", lambda: real_ns() + int(offset * 1e9))

@@ -22,11 +22,13 @@ SECRET = "ghp_" + "a1B2" * 9
 
 
 @pytest.fixture(scope="module", autouse=True)
-def provider() -> None:
-    """Once for all: a program has one."""
+def provider() -> Iterator[None]:
+    """A program has one and cannot take it back, so it is put in place by hand: other modules' tests are not traced."""
     made = TracerProvider()
     made.add_span_processor(SimpleSpanProcessor(EXPORTER))
-    trace.set_tracer_provider(made)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace, "_TRACER_PROVIDER", made)
+        yield
 
 
 @pytest.fixture(autouse=True)
