@@ -97,10 +97,12 @@ async def test_a_job_is_cancelled_by_sql(hf: Holdfast, postgres_url: str) -> Non
 
 
 async def test_recovery_by_sql_is_the_reapers_own(hf: Holdfast, postgres_url: str) -> None:
-    """An expired lease is requeued with its event and log line, once. A short one: a server that was just started gives time."""
+    """An expired lease is requeued with its event and log line, once."""
     job = await hf.tasks["add"].enqueue(1, 1)
     await hf.store.job_claim(worker="w", machine=None, queues=["default"], tasks=["add"], limit=1)
-    call(postgres_url, "UPDATE holdfast.jobs SET lease_expires_at = now() - interval '1 second', lease_seconds = 0.001 RETURNING 1")
+    # A short lease: after its start a server gives those who live as much time as their lease has.
+    expire = "UPDATE holdfast.jobs SET lease_expires_at = now() - interval '1 second', lease_seconds = 0.001 RETURNING 1"
+    call(postgres_url, expire)
     assert call(postgres_url, "SELECT state FROM holdfast.reap()") == "queued"
     assert call(postgres_url, "SELECT count(*) FROM holdfast.reap()") == 0
     assert [event.type for event in await hf.events(job.id)] == ["reaper:requeued"]
