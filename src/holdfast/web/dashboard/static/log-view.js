@@ -74,6 +74,7 @@ class LogView extends HTMLElement {
   #next = null;
   #ended = null;
   #timers = [];
+  #written = [];
 
   connectedCallback() {
     if (!this.#head) this.#build();
@@ -98,7 +99,9 @@ class LogView extends HTMLElement {
   }
 
   #build() {
-    this.replaceChildren(TEMPLATE.content.cloneNode(true));
+    this.#written = [...this.childNodes];
+    this.dataset.building = "";
+    this.append(TEMPLATE.content.cloneNode(true));
     const scroll = this.#$(".lv-scroll");
     const list = this.#$(".lv-list");
     this.#api = new JobApi(this.#where.api, this.#where.job, {
@@ -128,6 +131,12 @@ class LogView extends HTMLElement {
     this.#listen();
   }
 
+  /** What the server wrote goes once there is something to put in its place: nothing jumps, nothing is empty meanwhile. */
+  #takeOver() {
+    for (const node of this.#written.splice(0)) node.remove();
+    delete this.dataset.building;
+  }
+
   get #where() {
     return { api: this.getAttribute("api") ?? "/api", job: this.getAttribute("job") };
   }
@@ -142,12 +151,14 @@ class LogView extends HTMLElement {
     this.#timers.push(setInterval(() => document.hidden || this.#over || this.refresh(), JOB_MS));
     this.#timers.push(setInterval(() => this.#counts.announce(), ANNOUNCE_MS));
     await this.refresh();
-    if (!this.#job) return;
+    if (!this.#job) return this.#takeOver();
     const asked = Number(this.getAttribute("run"));
     const newest = this.#newestRun;
     // A run that was going on when the page was made is the newest of then: another may have begun since.
     this.#pinned = Boolean(asked) && asked !== newest && !ACTIVE.has(this.getAttribute("state"));
-    await this.#show(this.#pinned ? asked : newest);
+    const shown = this.#show(this.#pinned ? asked : newest);
+    this.#takeOver();
+    await shown;
     this.dataset.ready = "";
   }
 
