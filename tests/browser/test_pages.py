@@ -11,7 +11,7 @@ from holdfast import Abort, current
 from tests.support.browsing import Complaints, axe, seen
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Page, Route
 
     from tests.support.served import Served
 
@@ -111,6 +111,24 @@ def test_the_panels_own_buttons_ask_as_the_page_does(page: Page, served: Served,
     page.keyboard.press("Escape")
     assert seen(page, STATE) == "failed"
     assert served.run(served.hf.get(job_id)).state == "failed"
+
+
+def test_a_page_that_is_behind_its_panel_reads_itself_again_at_once(
+    page: Page, served: Served, mended: dict[str, bool]
+) -> None:
+    """The job ends between the page and its panel: the panel, which knows, tells the page."""
+    mended["mended"] = True
+    job_id = enqueue(served, "september.csv")
+
+    def ends_meanwhile(route: Route) -> None:
+        served.work()
+        route.continue_()
+
+    page.route(f"**/api/jobs/{job_id}", ends_meanwhile, times=1)
+    page.add_init_script("addEventListener('log-state', event => { window.told = event.detail.state })")
+    page.goto(f"/jobs/{job_id}")
+    assert seen(page, "() => window.told") == "completed"
+    seen(page, f"() => ({STATE})() === 'completed'")
 
 
 @pytest.mark.parametrize("width", [390])
