@@ -172,7 +172,8 @@ class Books:
         may = {"hold"} if old.state == "queued" else set()
         if old.is_running and call.verb == "lease_extend_if_held" and _names(call, old):
             may = {"lease"}
-        if old.is_running and call.verb == "progress_set_if_leased" and call.args[:2] == (old.id, old.run_id):
+        told_by_its_run = call.verb == "progress_set_if_leased" and call.args[:2] == (old.id, old.run_id)
+        if old.state in ("running", "completed") and told_by_its_run:
             may = {"progress", "stage"}
         if old.is_running and call.verb == "job_cancel":
             may = {"cancelling"}
