@@ -20,7 +20,8 @@ from holdfast.task import JobSpec
 from tests.simulation import tasks
 from tests.simulation.invariants import Books, Broken
 from tests.simulation.loop import Lane, Process, SimulatedLoop
-from tests.simulation.stores import Base, Call, Network
+from tests.simulation.network import Network
+from tests.simulation.stores import Base, Call
 
 BUSY_SECONDS = 40.0
 """How long things go wrong."""
