@@ -81,6 +81,23 @@ def test_a_strangers_request_id_is_taken_over_only_where_it_is_harmless(served: 
         assert client.get("/healthz", headers={"X-Request-Id": "mine-1"}).headers["x-request-id"] == "mine-1"
 
 
+@pytest.mark.parametrize("path", ["/api/jobs/", "/jobs/", "/static", "/login/", "/", "/login?next=//evil.example/"])
+def test_the_host_that_a_request_names_leads_nobody_there(served: Served, path: str) -> None:
+    """Neither an address to go to nor a page repeats it: a cache would hand it to others."""
+    head = f"GET {path} HTTP/1.1\r\nHost: evil.example\r\nAccept: text/html\r\nConnection: close\r\n"
+    for key in (f"Authorization: Bearer {served.key()}\r\n", ""):
+        answer = asked(served, f"{head}{key}\r\n".encode())
+        assert answer.startswith(b"HTTP/1.1 ") and b"evil.example" not in answer, answer[:500]
+
+
+async def test_a_length_of_thousands_of_digits_is_a_body_too_large(hf: Holdfast) -> None:
+    """Servers that pass it on would make a number of it that Python refuses; ours hangs up before."""
+    transport = httpx.ASGITransport(app=hf.asgi())
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        answer = await client.post("/api/session", content=b"{}", headers={"Content-Length": "9" * 5000})
+    assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+
+
 class Lines(logging.Handler):
     """What a process would print."""
 
