@@ -94,6 +94,7 @@ def test_results_are_there_without_javascript(browser: Browser, served: Served, 
     page.goto("/extraction/rows?id=shop&kind=vulnerabilities")
     page.get_by_label("Search", exact=True).fill("minimist")
     page.get_by_role("button", name="Search").click()
+    page.wait_for_url("**q=minimist**")
     assert page.locator("tbody tr").count() == 1
     page.get_by_role("button", name="Extract again").click()
     assert page.get_by_role("heading", name="Extract shop?").is_visible()
