@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import ConfigError, Conflict, InvalidOption, JobConflict, JobNotFound, NotFound
-from holdfast.ids import is_uuid
+from holdfast.ids import FIRST_ID, LAST_ID, is_uuid
 from holdfast.job import Hold, State, status_of
 from holdfast.people.common import checked_limit, checked_name, checked_name_or_none, note, within
 from holdfast.sealing import open_json
@@ -202,9 +202,17 @@ class Webhooks:
         """Newest first, each with its last answer. `state` as of jobs: `failed` are the dead letters."""
         if state is not None and state not in State.__members__.values():
             raise InvalidOption(f"state must be one of {', '.join(State)}, not {reprlib.repr(state)}.")
-        page = (checked_name_or_none("cursor", cursor), checked_limit(limit))
-        await self.get(id, tenant=tenant)
-        rows = await self._platform.store.shared("delivery_list", id, state, *page)
+        if cursor is not None and not is_uuid(cursor):
+            raise InvalidOption(f"cursor must be the id of a delivery, not {reprlib.repr(cursor)}.")
+        webhook = await self.get(id, tenant=tenant)
+        page = (id, (cursor or LAST_ID).lower(), checked_limit(limit))
+        shared = self._platform.store.shared
+        if state == State.FAILED:
+            rows = await shared("delivery_list_failed", *page)
+        elif state in (None, State.COMPLETED):
+            rows = await shared("delivery_list", *page, state)
+        else:
+            rows = await shared("delivery_list_of_state", *page, state, webhook.tenant)
         return [_delivery(row, self._platform.settings.encryption_keys) for row in rows]
 
     async def delivery(self, id: str, delivery: str, *, tenant: str | None = None) -> Delivery:
@@ -224,7 +232,7 @@ class Webhooks:
             return [delivery]
         await self.get(id, tenant=tenant)
         done: list[str] = []
-        cursor: str | None = None
+        cursor = FIRST_ID
         while rows := await self._platform.store.shared("delivery_failed_first", id, cursor, REPLAY_MAX):
             for row in rows:
                 cursor = row["id"]

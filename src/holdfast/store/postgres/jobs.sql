@@ -133,15 +133,7 @@ SELECT id::text, queue, task, state, run_id::text, attempt, max_attempts, run_no
   FROM holdfast.jobs WHERE id = $1 AND ($2::text IS NULL OR tenant = $2)
 
 -- name: job_unserved
-SELECT waiting.queue, waiting.task, count(*)
-  FROM (SELECT queue, task FROM holdfast.jobs
-         WHERE state = 'queued' AND (hold IS NULL OR hold = 'time')
-           AND run_at < coalesce($3, clock_timestamp()) - make_interval(secs => $1)
-         LIMIT 10000) AS waiting
- WHERE NOT EXISTS (SELECT 1 FROM holdfast.workers w
-                    WHERE w.last_seen_at > coalesce($3, clock_timestamp()) - interval '60 seconds' AND NOT w.draining
-                      AND waiting.queue = ANY (w.queues) AND waiting.task = ANY (w.tasks))
- GROUP BY 1, 2 ORDER BY 3 DESC LIMIT $2
+SELECT queue, task, n FROM holdfast.job_unserved_v1($1, $2, $3, $4)
 
 -- name: job_demand
 SELECT queue, tenant, task, waiting, oldest, oldest_id::text, room, queue_room FROM holdfast.job_demand_v1($1, $2, $3, $4)

@@ -259,8 +259,8 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
     async def job_count(self, where: JobFilter, cap: int) -> int:
         return await self._read(lambda session: lists.count(session, where, cap))
 
-    async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
-        return await self._read(lambda session: look.unserved(session, older_than, limit))
+    async def job_unserved(self, older_than: float, limit: int, *, look_at: int = 10_000) -> list[tuple[str, str, int]]:
+        return await self._read(lambda session: look.unserved(session, older_than, limit, look_at))
 
     async def job_demand(self, *, enough: int, cap: int) -> list[Demand]:
         return await self._read(lambda session: demand.demand(session, enough, cap))

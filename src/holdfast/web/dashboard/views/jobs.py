@@ -10,7 +10,7 @@ import msgspec
 from holdfast import bulk
 from holdfast.bulk import BulkVerb
 from holdfast.errors import HoldfastError, InvalidOption, JobConflict, JobNotFound
-from holdfast.ids import is_uuid
+from holdfast.ids import LAST_ID, is_uuid
 from holdfast.job import Job, State
 from holdfast.pages import Nav, Pages
 from holdfast.web.dashboard import filters, words
@@ -24,8 +24,6 @@ LOOKED_AT = 2_000
 """How many jobs a filter goes through before it asks whether to go on."""
 LOOKED_AT_OF_ONE = 500
 """The same within one organization, of each state: its jobs lie scattered among those of the others, and cost more each."""
-NEWEST = "ffffffff-ffff-ffff-ffff-ffffffffffff"
-"""Before this id lie all."""
 
 
 class Verb(NamedTuple):
@@ -68,7 +66,7 @@ async def _list(page: PageRequest, wanted: Filter, *, dead: bool) -> Any:
     cursor = page.query.get("cursor")
     if cursor is not None and not is_uuid(cursor):
         raise InvalidOption("cursor= must be the id of a job.")
-    since = None if page.query.get("all") else await _bound(page, wanted, cursor or NEWEST)
+    since = None if page.query.get("all") else await _bound(page, wanted, cursor or LAST_ID)
     where = msgspec.structs.replace(wanted.where, since=since)
     jobs = await page.hf.store.job_list(where, cursor=cursor, limit=PER_PAGE + 1)
     counts = await page.counts() if not (dead or wanted.narrow) else {}
