@@ -38,7 +38,7 @@ VERBS = {
 }
 """Verb of the store -> verbs of MOVES."""
 FENCED = {"job_complete_if_leased", "job_leave_if_leased", "lease_extend_if_held"}
-QUIET = {"worker_save", "tally_add", "log_append_if_leased", "progress_set_if_leased"}
+QUIET = {"worker_save", "worker_seen", "tally_add", "log_append_if_leased", "progress_set_if_leased"}
 DEADLINE_GRACE = 30.0
 MICROSECOND = 2e-6
 """Times lose a little on their way into a database and back."""

@@ -248,8 +248,7 @@ class Simulation:
             there = {row.id for row in rows if not row.draining}
             if there:
                 self.relied_on[job_id] = there
-                if there <= self.gone_idle:
-                    self.loop.fail(Broken("a worker that has left as idle is still listed as being there"))
+                self._nobody_is_left_behind()  # they may have left while the list was on its way
             else:
                 self.start_worker()
 

@@ -152,7 +152,16 @@ class SqliteBase:
         self._connection.close()
 
 
-UNWATCHED = {"worker_save", "worker_remove", "worker_list", "tally_add", "step_get", "lease_list", "tenant_depths"}
+UNWATCHED = {
+    "worker_save",
+    "worker_seen",
+    "worker_remove",
+    "worker_list",
+    "tally_add",
+    "step_get",
+    "lease_list",
+    "tenant_depths",
+}
 """What touches no job; each look at PostgreSQL is a round trip."""
 TELLING = {"job_insert_many", "job_leave_if_leased", "job_cancel", "job_retry_if_ended", "job_reap", "tenant_set", "queue_set"}
 """What others are told of."""
