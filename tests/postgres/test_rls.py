@@ -256,8 +256,8 @@ def test_functions_with_the_owners_rights_look_in_no_schema_of_their_caller(guar
 def test_views_for_members_are_read_with_the_members_own_rights(guarded: psycopg.Connection[Any]) -> None:
     """Or the rules of the rows would not hold for them: a view is read with the rights of its owner otherwise."""
     rows = guarded.execute(
-        "SELECT relname, coalesce(reloptions, '{}') FROM pg_class "
-        "WHERE relnamespace = 'holdfast'::regnamespace AND relkind = 'v'"
+        "SELECT relname, coalesce(reloptions, '{}') FROM pg_class"
+        " WHERE relnamespace = 'holdfast'::regnamespace AND relkind = 'v'"
     ).fetchall()
     assert len(rows) >= len(OPEN)
     assert [name for name, options in rows if not {"security_invoker=true", "security_invoker=on"} & set(options)] == []
