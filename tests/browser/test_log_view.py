@@ -92,7 +92,7 @@ def test_a_failed_run_is_red_with_its_error_and_can_be_retried(page: Page, serve
 
 @pytest.mark.case("P6")
 def test_cancel_is_there_only_while_the_job_is_active(page: Page, served: Served) -> None:
-    """It asks first, is busy while the job is cancelling, and is gone afterwards."""
+    """It asks first, and is gone once the job has ended."""
     talk = Talk(served, "cancelled")
     talk.say("working")
     open_panel(page, talk.id, actions="cancel")
@@ -100,6 +100,25 @@ def test_cancel_is_there_only_while_the_job_is_active(page: Page, served: Served
     page.click(".lv-dialog button[value=yes]")
     until_panel(page, "outcome", "cancelled")
     assert page.locator(".lv-cancel").is_hidden()
+
+
+@pytest.mark.case("P6")
+def test_cancel_is_busy_while_the_job_is_cancelling(page: Page, served: Served) -> None:
+    """The worker has not confirmed yet: the button says so, and cannot be pressed again."""
+    talk = Talk(served, "cancelling")
+    until_sync(lambda: served.run(served.hf.get(talk.id)).state == "running", 60)
+
+    def asked(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "status": "cancelling"})
+
+    page.route(f"**/api/jobs/{talk.id}", asked)
+    open_panel(page, talk.id, actions="cancel")
+    cancel = page.locator(".lv-cancel")
+    assert cancel.text_content() == "Cancelling…" and cancel.is_disabled() and cancel.get_attribute("aria-busy") == "true"
+    assert page.locator(".lv-state").text_content() == "Cancelling"
+    page.unroute_all(behavior="wait")
+    talk.end()
 
 
 @pytest.mark.case("P6")

@@ -153,6 +153,8 @@ class LogView extends HTMLElement {
     await this.refresh();
     if (!this.#job) return this.#takeOver();
     const asked = Number(this.getAttribute("run"));
+    // The page was written a moment ago, and the job may have gone on since.
+    if (!asked && this.hasAttribute("state") && this.getAttribute("state") !== this.#job.status) this.#emit("log-state", { state: this.#job.state });
     const newest = this.#newestRun;
     // A run that was going on when the page was made is the newest of then: another may have begun since.
     this.#pinned = Boolean(asked) && asked !== newest && !ACTIVE.has(this.getAttribute("state"));

@@ -9,6 +9,7 @@ from holdfast.pages import Pages
 from holdfast.web.access import visible_event, visible_why
 from holdfast.web.dashboard.frame import PageRequest
 from holdfast.web.dashboard.rows import EXPECTED_SECONDS, hidden, row, run_rows, spent
+from holdfast.web.dashboard.words import many
 
 LINES_WITHOUT_SCRIPT = 200
 STEPS_MAX = 100
@@ -52,7 +53,7 @@ async def show(page: PageRequest) -> Any:
 def _tries(job: Job[Any]) -> str:
     """Attempts are numbered through; what counts against the limit starts anew with a retry by hand."""
     counted = f"{job.attempt} of {job.max_attempts}"
-    return f"{counted} ({job.run_no} attempts in all)" if job.attempt < job.run_no else counted
+    return f"{counted} ({many(job.run_no, 'attempt')} in all)" if job.attempt < job.run_no else counted
 
 
 async def _usage(page: PageRequest, job: Job[Any], runs: list[Run]) -> Any:
