@@ -140,8 +140,11 @@ class Scene:
 
     def forget(self) -> None:
         """What the dashboard remembers for a few seconds."""
-        self._asgi.state.dashboard.counts.clear()
-        self._asgi.state.dashboard.stats.clear()
+        self._asgi.state.dashboard.memory.forget(None)
+
+    async def settle(self) -> None:
+        """What the dashboard counts in the background, for whoever looks next."""
+        await self._asgi.state.dashboard.memory.settled()
 
     async def close(self) -> None:
         await self.hf.aclose()

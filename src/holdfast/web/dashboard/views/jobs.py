@@ -22,7 +22,7 @@ PER_PAGE = 50
 NAMED_TASKS_MAX = 5
 LOOKED_AT = 2_000
 """How many jobs a filter goes through before it asks whether to go on."""
-LOOKED_AT_OF_ONE = 500
+LOOKED_AT_OF_ONE = 250
 """The same within one organization, of each state: its jobs lie scattered among those of the others, and cost more each."""
 VERBS = {
     BulkVerb.CANCEL: ("cancel", "Cancel", "Cancels", "cancelled"),
