@@ -35,6 +35,8 @@ HEADERS = {
 }
 LOOKED_AT_FIRST = 250
 """Rows that are read for what no index tells (leases, tasks) while somebody waits for a page, and nothing is remembered."""
+COUNTED_AT_FIRST = 5_000
+"""Up to where jobs are counted meanwhile, where their number stands beside a list."""
 FIELDS_MAX = 1000
 FIELD_CHARS_MAX = 10_000
 
@@ -68,6 +70,13 @@ class Site:
         self.sentences = {**{name: text for group in groups for name, text in group.said.items()}, **words.SENTENCES}
         self.assets = Assets()
         self.memory = Memory()
+
+
+class Counts(NamedTuple):
+    """Jobs by state, each counted to a cap at the most."""
+
+    by_state: dict[str, int]
+    cap: int
 
 
 class Loads(NamedTuple):
@@ -135,9 +144,13 @@ class PageRequest:
             raise InvalidOption("The service role works across organizations: choose one of them first.")
         return self.tenant
 
-    async def counts(self) -> dict[str, int]:
-        """Jobs by state, each counted to a cap at the most, as they were a moment ago."""
-        return await self.remembered("counts", lambda: self.site.hf.store.job_counts(words.COUNT_CAP, tenant=self.tenant))
+    async def counts(self) -> Counts:
+        """Jobs by state, as they were a moment ago."""
+
+        async def count(cap: int) -> Counts:
+            return Counts(await self.site.hf.store.job_counts(cap, tenant=self.tenant), cap)
+
+        return await self.remembered("counts", lambda: count(COUNT_CAP), lambda: count(COUNTED_AT_FIRST))
 
     async def figures(self) -> Figures:
         """How the queues are doing, as it was a moment ago."""
@@ -145,7 +158,8 @@ class PageRequest:
 
         async def look(rows: int) -> Figures:
             stats = await stats_of(hf.store, hf.settings, tenant, look_at=rows)
-            return Figures(stats, max(stats.counts["queued"], stats.counts["running"]) > rows)
+            told_by_rows = stats.counts["running"], stats.counts["queued"] if tenant is None else 0
+            return Figures(stats, max(told_by_rows) > rows)
 
         return await self.remembered("figures", lambda: look(COUNT_CAP), lambda: look(LOOKED_AT_FIRST))
 

@@ -16,6 +16,8 @@ Count = Callable[[], Awaitable[T]]
 FRESH_SECONDS = 3.0
 OLDEST_SECONDS = 10.0
 """A page that is open reads itself again every five seconds: it is shown what the reading before has begun to count."""
+AFTERWARDS_SECONDS = 0.5
+"""The whole count after a quick look begins once the page is out, and not beside it."""
 ENTRIES_MAX = 1_000
 
 
@@ -32,15 +34,16 @@ class Memory:
     """Young figures are shown as they are. Older ones are shown too, while they are counted anew in the background. What is
     older than OLDEST_SECONDS is shown to nobody: whoever asks waits, and all who ask meanwhile wait for the same count."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, afterwards: float = AFTERWARDS_SECONDS) -> None:
         self._clock = clock
+        self._afterwards = afterwards
         self._found: dict[Subject, tuple[float, Any]] = {}
         self._counting: dict[Subject, asyncio.Task[Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         """Held here while they run, also those that were forgotten: the event loop does not hold them."""
 
     async def get(self, subject: Subject, count: Count[T], at_first: Count[T] | None = None) -> T:
-        """`at_first`: a quicker look for whom nothing is remembered; the whole count follows in the background."""
+        """`at_first`: a quicker look where nothing is remembered; the whole count follows in the background."""
         when, value = self._found.get(subject, (None, None))
         age = OLDEST_SECONDS if when is None else self._clock() - when
         if age < FRESH_SECONDS:
@@ -52,7 +55,7 @@ class Memory:
             found: T = await asyncio.shield(self._begin(subject, count))
             return found
         looked = await self.get(subject._replace(part=f"{subject.part} at first"), at_first)
-        self._begin(subject, count)
+        self._begin(subject, count, self._afterwards)
         return looked
 
     def forget(self, tenant: str | None) -> None:
@@ -66,18 +69,22 @@ class Memory:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _begin(self, subject: Subject, count: Count[T]) -> asyncio.Task[T]:
+    def _begin(self, subject: Subject, count: Count[Any], after: float = 0.0) -> asyncio.Task[Any]:
         task = self._counting.get(subject)
         if task is None or task.get_loop() is not asyncio.get_running_loop():
-            task = self._counting[subject] = asyncio.ensure_future(self._count(subject, count))
+            task = self._counting[subject] = asyncio.ensure_future(self._count(subject, count, after))
             self._tasks.add(task)
             task.add_done_callback(self._ended)
         return task
 
-    async def _count(self, subject: Subject, count: Count[T]) -> T:
+    async def _count(self, subject: Subject, count: Count[Any], after: float) -> Any:
         mine = asyncio.current_task()
-        began = self._clock()
         try:
+            if after:
+                await asyncio.sleep(after)
+                if self._counting.get(subject) is not mine:
+                    return None  # forgotten meanwhile, and nobody waits for it
+            began = self._clock()
             value = await count()
             if self._counting.get(subject) is mine:
                 self._remember(subject, began, value)
