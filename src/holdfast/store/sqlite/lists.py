@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -21,6 +22,11 @@ _OF_ALL = {
     State.FAILED: "INDEXED BY holdfast_jobs_failed WHERE state = 'failed'",
     State.CANCELLED: "INDEXED BY holdfast_jobs_cancelled WHERE state = 'cancelled'",
 }
+_LIST_LINES = [
+    (line, found[1] or found[2] if (found := re.search(r"coalesce\(:(\w+)|:(\w+) IS NULL OR", line)) else None)
+    for line in STATEMENTS["job_list"].rstrip().rstrip(";").splitlines()
+]
+"""Each with the value that it needs, if it is a condition that may be left out."""
 _QUEUED = (
     "INDEXED BY holdfast_jobs_claimable WHERE state = 'queued' AND hold IS NULL",
     "INDEXED BY holdfast_jobs_scheduled WHERE state = 'queued' AND hold = 'time'",
@@ -43,9 +49,9 @@ def count(session: Session, where: JobFilter, cap: int) -> int:
     """By the database, which needs no rows for it where an index tells all that is asked."""
     values = _values(where, None, cap)
     if where.state is State.QUEUED and where.tenant is None and where.batch is None:
-        statements = [_starting(part, "id") for part in _QUEUED]
+        statements = [_statement(part, "id", values) for part in _QUEUED]
     else:
-        statements = list(_statements("id", where, _states_of(where)))
+        statements = list(_statements("id", where, _states_of(where), values))
     counting = [f"SELECT count(*) AS n FROM ({sql.replace('ORDER BY id DESC', '')})" for sql in statements]
     return min(cap, sum(int(session.execute(sql, values).fetchall()[0]["n"]) for sql in counting))
 
@@ -91,7 +97,7 @@ def _matching(
     """State by state, each from its own place in the index, newest first."""
     values = _values(where, cursor, limit)
     found: list[sqlite3.Row] = []
-    for sql in _statements(columns, where, states):
+    for sql in _statements(columns, where, states, values):
         found += session.execute(sql, values).fetchall()
     if len(states) > 1:
         found.sort(key=lambda row: str(row["id"]), reverse=True)
@@ -114,16 +120,17 @@ def _values(where: JobFilter, cursor: str | None, limit: int) -> dict[str, Any]:
     }
 
 
-def _statements(columns: str, where: JobFilter, states: Sequence[State | None]) -> Iterator[str]:
+def _statements(columns: str, where: JobFilter, states: Sequence[State | None], values: dict[str, Any]) -> Iterator[str]:
     for state in states:
         start = "WHERE true"
         if where.batch is not None:
             start = _OF_BATCH + ("" if state is None else f" AND state = '{state.value}'")
         elif state is not None:
             start = _OF_ALL[state] if where.tenant is None else _OF_TENANT.format(state.value)
-        yield _starting(start, columns)
+        yield _statement(start, columns, values)
 
 
-def _starting(start: str, columns: str) -> str:
-    sql = STATEMENTS["job_list"].replace("SELECT *", f"SELECT {columns}").rstrip().rstrip(";")
-    return sql.replace("WHERE true /* state */", start)
+def _statement(start: str, columns: str, values: dict[str, Any]) -> str:
+    """Without the conditions that are not asked for: over thousands of rows each would cost as much as one that is."""
+    given = (line for line, name in _LIST_LINES if name is None or values[name] is not None)
+    return "\n".join(given).replace("SELECT *", f"SELECT {columns}").replace("WHERE true /* state */", start)
