@@ -203,4 +203,4 @@ async def test_a_wrong_number_is_said_and_changes_nothing(scene: Scene) -> None:
         assert "Holdfast" in answer.text
     for path in ("/jobs?state=odd", "/jobs?last=9y", "/jobs?cursor=x", "/events?cursor=x"):
         assert (await scene.get("service", path)).status_code == 422
-    assert {kind for kind, _ in await events_of(scene, limit=50)} == {"key_created"}
+    assert {kind for kind, _ in await events_of(scene, limit=50)} == {"key.created"}

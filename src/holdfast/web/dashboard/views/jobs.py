@@ -10,7 +10,7 @@ import msgspec
 from holdfast import bulk
 from holdfast.bulk import BulkVerb
 from holdfast.errors import HoldfastError, InvalidOption, JobConflict, JobNotFound
-from holdfast.ids import is_uuid
+from holdfast.ids import LAST_ID, is_uuid
 from holdfast.job import Job, State
 from holdfast.pages import Nav, Pages
 from holdfast.web.dashboard import filters, words
@@ -20,12 +20,12 @@ from holdfast.web.dashboard.rows import row
 
 PER_PAGE = 50
 NAMED_TASKS_MAX = 5
-LOOKED_AT = 2_000
+LOOKED_AT = 1_000
 """How many jobs a filter goes through before it asks whether to go on."""
-LOOKED_AT_OF_ONE = 500
+LOOKED_AT_OF_ONE = 250
 """The same within one organization, of each state: its jobs lie scattered among those of the others, and cost more each."""
-NEWEST = "ffffffff-ffff-ffff-ffff-ffffffffffff"
-"""Before this id lie all."""
+ACTED_ON_MAX = 5_000
+"""Of all that match, at a time: the question counts them before it is shown, and again before anything is done."""
 
 
 class Verb(NamedTuple):
@@ -68,10 +68,10 @@ async def _list(page: PageRequest, wanted: Filter, *, dead: bool) -> Any:
     cursor = page.query.get("cursor")
     if cursor is not None and not is_uuid(cursor):
         raise InvalidOption("cursor= must be the id of a job.")
-    since = None if page.query.get("all") else await _bound(page, wanted, cursor or NEWEST)
+    since = None if page.query.get("all") else await _bound(page, wanted, cursor or LAST_ID)
     where = msgspec.structs.replace(wanted.where, since=since)
     jobs = await page.hf.store.job_list(where, cursor=cursor, limit=PER_PAGE + 1)
-    counts = await page.counts() if not (dead or wanted.narrow) else {}
+    counts, cap = await page.counts() if not (dead or wanted.narrow) else ({}, 0)
     return page.render(
         "jobs.html",
         dead=dead,
@@ -79,6 +79,7 @@ async def _list(page: PageRequest, wanted: Filter, *, dead: bool) -> Any:
         rows=[row(page, job) for job in jobs[:PER_PAGE]],
         next_cursor=jobs[PER_PAGE - 1].id if len(jobs) > PER_PAGE else None,
         counts=counts,
+        cap=cap,
         total=sum(counts.values()),
         states=list(State),
         spans=filters.SPAN_WORDS,
@@ -161,7 +162,7 @@ async def _act_by_filter(page: PageRequest, verb: Verb) -> Any:
     form = await page.form()
     given = {name: form.get(name) for name in ("state", "last", *filters.NAMES)}
     wanted = filters.read(given, page.tenant, page.now)
-    found = await bulk.count(page.hf.store, verb.does, wanted.where)
+    found = await bulk.count(page.hf.store, verb.does, wanted.where, ACTED_ON_MAX)
     if not found.count:
         raise InvalidOption(f"There is nothing to {verb.button.lower()} among the {wanted.words}.")
     at_least = " There are more: this acts on the newest of them, and can be done again." if found.capped else ""
@@ -174,7 +175,7 @@ async def _act_by_filter(page: PageRequest, verb: Verb) -> Any:
     )
     if question is not None:
         return question
-    result = await bulk.act(page.hf.store, verb.does, wanted.where, page.actor, confirm=found.count)
+    result = await bulk.act(page.hf.store, verb.does, wanted.where, page.actor, confirm=found.count, most=ACTED_ON_MAX)
     return await page.redirect_back("/jobs", verb.done, n=result.done)
 
 
