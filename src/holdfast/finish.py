@@ -42,6 +42,8 @@ RATE_LIMIT = "rate_limit"
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _RETRY_SECONDS_MAX = 5.0
 _ANSWER_SECONDS = 2.0
+_NOT_NOW = (StorageUnavailable, MemoryError)
+"""Nothing is wrong with the outcome itself: it is to be written later."""
 _rng = random.Random()
 os.register_at_fork(after_in_child=_rng.seed)  # or the workers of one supervisor would draw the same delays
 
@@ -288,9 +290,9 @@ class Finisher:
                 departures = []
             self._failing = False
             return True
-        except StorageUnavailable as error:
+        except _NOT_NOW as error:
             self._failing = True
-            log.warning("Outcomes of %d runs wait for the database: %s", self._in_flight, error)
+            log.warning("Outcomes of %d runs wait for the database: %s", self._in_flight, str(error) or type(error).__name__)
             self._in_doubt |= {sent.run_id for sent in completions} | {sent.run_id for sent in departures}
             return False
         finally:
@@ -301,7 +303,7 @@ class Finisher:
     async def _write_completions(self, completions: list[Completion]) -> None:
         try:
             accepted = await self._store.job_complete_if_leased(completions)
-        except StorageUnavailable:
+        except _NOT_NOW:
             raise
         except Exception:
             if len(completions) == 1:
@@ -328,7 +330,7 @@ class Finisher:
     async def _write_departures(self, departures: list[Departure]) -> None:
         try:
             states = await self._store.job_leave_if_leased(departures)
-        except StorageUnavailable:
+        except _NOT_NOW:
             raise
         except Exception:
             if len(departures) == 1:
