@@ -42,6 +42,7 @@ LONG = (
     "processes/test_cli_extract.py",
     "web/test_matrix.py",
     "web/test_extraction_routes.py",
+    "security/test_own_repository.py",
 )
 """These begin while there is other work to share: four processes go through the suite file by file."""
 NEED_POSTGRES = {"postgres_databases", "postgres_url", "own_postgres"}

@@ -262,6 +262,7 @@ async def test_dependencies_stay_pending_while_registries_are_down(hf_at: Holdfa
     assert asked == 4, "what is known is not asked again"
 
 
+@pytest.mark.case("pipeline-2")
 async def test_a_missing_tool_is_told_beside_the_results_of_the_others(staged: Staged) -> None:
     """An optional step that is unavailable leaves the repository ready and its kind not scanned."""
     reason = "Static analysis skipped (Semgrep not installed)"

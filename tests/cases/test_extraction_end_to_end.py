@@ -45,6 +45,7 @@ async def test_an_extraction_ends_with_everything_in_the_database(hf: Holdfast, 
     assert len(found.reports or []) == 3
 
 
+@pytest.mark.case("pipeline-3")
 async def test_a_failed_clone_makes_the_repository_an_error(hf: Holdfast, server: GitServer) -> None:
     """With the sentence that the user reads, and no second attempt."""
     extraction = Extraction(hf, Options(trusted=True))

@@ -91,7 +91,6 @@ async def test_a_provider_that_is_down_is_asked_by_each_recovery_until_it_is_bac
         assert (await ends(fleet.hf, job)).state is State.COMPLETED
 
 
-@pytest.mark.case("machines-5")
 async def test_a_slow_provider_never_delays_an_enqueue(fleet: Fleet) -> None:
     """The provider does not answer at all, and the enqueues are through."""
     fleet.provider.gate = asyncio.Event()

@@ -21,6 +21,7 @@ SEVEN = {"Retry-After": "7"}
 PAST = {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}
 
 
+@pytest.mark.case("machines-4")
 @pytest.mark.parametrize("trouble", [fake_fly.BROKEN, fake_fly.PROXY_PAGE, Reply(408), Accident.CUT])
 async def test_5xx_and_network_errors_are_tried_again_after_1_2_and_4_s(fly: Fly, trouble: Reply | Accident) -> None:
     """Three retries, then it works."""
@@ -30,6 +31,7 @@ async def test_5xx_and_network_errors_are_tried_again_after_1_2_and_4_s(fly: Fly
     assert [seconds for seconds in fly.time.slept if seconds in (1.0, 2.0, 4.0)] == [1.0, 2.0, 4.0]
 
 
+@pytest.mark.case("machines-4")
 @pytest.mark.parametrize("trouble", [fake_fly.BROKEN, fake_fly.PROXY_PAGE, Accident.CUT])
 async def test_after_three_retries_the_provider_is_down(fly: Fly, trouble: Reply | Accident) -> None:
     """Four tries and no more; nothing was started."""
@@ -49,6 +51,7 @@ async def test_nobody_there_at_all_is_down_too() -> None:
         fly.fake.close = lambda: None  # type: ignore[method-assign]  # it is
 
 
+@pytest.mark.case("machines-5")
 @pytest.mark.parametrize(
     ("headers", "waited"), [({"Retry-After": "7"}, 7.0), ({}, 2.0), ({"Retry-After": "soon"}, 2.0), (PAST, 0.0)]
 )
@@ -77,6 +80,7 @@ async def test_a_wait_of_an_hour_is_not_waited_here(fly: Fly) -> None:
     assert fly.time.slept == []
 
 
+@pytest.mark.case("machines-6")
 @pytest.mark.parametrize("reply", [fake_fly.BAD_TOKEN, fake_fly.FORBIDDEN])
 async def test_401_and_403_are_denied_and_not_retried(fly: Fly, reply: Reply) -> None:
     """Somebody has to mend the token; the message says how."""

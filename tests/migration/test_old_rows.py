@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
+from collections.abc import Awaitable, Callable, Collection
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,12 +14,17 @@ import psycopg
 import pytest
 
 from holdfast import Holdfast, State
+from holdfast.clock import ManualClock
+from holdfast.people.keys import hash_of
+from holdfast.people.sessions import Sessions
 from holdfast.store.named_sql import load_migrations
 from tests.conformance.scene import reap
 from tests.conftest import open_store
 from tests.support.source import ROOT
 
-ROWS = ROOT / "tests" / "fixtures" / "migration" / "rows.sql"
+FIXTURES = ROOT / "tests" / "fixtures" / "migration"
+KEY = "hf_" + "k" * 43
+SESSION = "s" * 43
 ID = "00000000-0000-7000-8000-00000000000"
 MOMENTS = {
     "sqlite": {"NOW": "unixepoch()", "PAST": "unixepoch() - 3600", "LATER": "unixepoch() + 86400", "NAMES": "'[\"mail\"]'"},
@@ -29,11 +37,29 @@ MOMENTS = {
 }
 
 
-def words_of(kind: str) -> str:
-    text = ROWS.read_text(encoding="utf-8")
-    for word, meaning in MOMENTS[kind].items():
+def words_of(kind: str, text: str) -> str:
+    words = {**MOMENTS[kind], "SESSIONHASH": hash_of(SESSION), "KEYHASH": hash_of(KEY)}
+    for word, meaning in words.items():
         text = text.replace(word, meaning)
-    return text.replace(" Tjobs", f" {prefix(kind)}jobs").replace("INTO T", f"INTO {prefix(kind)}")
+    return text.replace("INTO T", f"INTO {prefix(kind)}")
+
+
+def rows_of_later_tables() -> dict[str, str]:
+    """By the name of the table that they go into."""
+    pieces = re.split(r"^-- table: (\w+)\n", (FIXTURES / "later_rows.sql").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return dict(zip(pieces[1::2], pieces[2::2], strict=True))
+
+
+def fill(kind: str, url: str, tables: Collection[str]) -> None:
+    """These tables, as whoever worked with them left them."""
+    bare = {table.removeprefix("holdfast_") for table in tables}
+    if "jobs" in bare:
+        run(kind, url, words_of(kind, (FIXTURES / "rows.sql").read_text(encoding="utf-8")))
+    for table, rows in rows_of_later_tables().items():
+        if table in bare:
+            run(kind, url, words_of(kind, rows))
+    empty = [table for table, rows in contents(kind, url, columns(kind, url)).items() if not rows]
+    assert empty == [], "a table without a row proves nothing: give it one in later_rows.sql"
 
 
 def prefix(kind: str) -> str:
@@ -101,40 +127,93 @@ async def migrate_to(kind: str, url: str, number: int, monkeypatch: pytest.Monke
         await store.close()
 
 
+def opened(url: str) -> Holdfast:
+    """With a clock of its own: by PostgreSQL's, nothing is lost while the server itself has just started."""
+    return Holdfast(url, clock=ManualClock(datetime.now(UTC)))
+
+
 async def check_upgrade(kind: str, url: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     await migrate_to(kind, url, number, monkeypatch)
-    run(kind, url, words_of(kind))
     tables = columns(kind, url)
+    fill(kind, url, tables)
     before = contents(kind, url, tables)
-    hf = Holdfast(url)
+    hf = opened(url)
     try:
         assert await hf.migrate() or number == max(one[0] for one in load_migrations(f"holdfast.store.{kind}"))
-        now = columns(kind, url)
-        kept = {name: [column for column in names if column in now.get(name, [])] for name, names in tables.items()}
-        assert kept == tables, f"from {number:04}: columns of old workers are gone"
-        assert contents(kind, url, tables) == before, f"from {number:04}"
+        check_kept(kind, url, tables, before, f"from {number:04}")
         await check_work_goes_on(hf)
+        await check_things_are_read(hf, {table.removeprefix("holdfast_") for table in tables})
     finally:
         await hf.aclose()
 
 
+def check_kept(kind: str, url: str, tables: dict[str, list[str]], before: dict[str, list[str]], when: str) -> None:
+    now = columns(kind, url)
+    kept = {name: [column for column in names if column in now.get(name, [])] for name, names in tables.items()}
+    assert kept == tables, f"{when}: columns of old workers are gone"
+    found = contents(kind, url, tables)
+    assert {name: set(rows) - set(found[name]) for name, rows in before.items() if set(rows) - set(found[name])} == {}, when
+
+
 async def check_work_goes_on(hf: Holdfast) -> None:
-    """What waited and what was lost is done, the rest stays as it was, and is read."""
+    """What waited and what was lost is done, in its order; the rest stays as it was, and is read."""
 
     @hf.task(name="greet", queue="mail")
     async def greet(name: str) -> str:
         return f"hello {name}"
 
-    assert [lost.id for lost in await reap(hf.store)] == [f"{ID}2"]
+    assert {(lost.id, lost.state) for lost in await reap(hf.store)} == {(f"{ID}2", State.QUEUED), (f"{ID}8", State.CANCELLED)}
     await hf.run_worker(queues=["mail"], exit_when_idle=0.0)
-    done = [await hf.get(f"{ID}{number}") for number in (1, 3)]
-    assert [(job.state, await job.result()) for job in done] == [(State.COMPLETED, "hello Ana"), (State.COMPLETED, "hello Cem")]
+    done = [await hf.get(f"{ID}{number}") for number in (1, 3, 7)]
+    assert [(job.state, await job.result()) for job in done] == [
+        (State.COMPLETED, f"hello {name}") for name in ("Ana", "Cem", "Gil")
+    ]
+    assert done[0].finished_at is not None and done[2].started_at is not None and done[0].finished_at <= done[2].started_at
+    assert done[2].attempt == 2, "attempts of before count on"
     # Its next attempt is due after a random pause, which may be over already.
     assert (await hf.get(f"{ID}2")).state in (State.QUEUED, State.COMPLETED)
     states = [(await hf.get(f"{ID}{number}")).state for number in (4, 5, 6)]
     assert states == [State.FAILED, State.CANCELLED, State.QUEUED]
     assert [line.message for line in await hf.logs("10000000-0000-7000-8000-000000000003")] == ["said before"]
+    assert [(run.run_no, run.outcome) for run in await hf.runs(f"{ID}4")][-1] == (1, "failed")
+    assert "job.failed" in {event.type for event in await hf.events(tenant="acme")}
     assert (await hf.retry(f"{ID}4")).state is State.QUEUED
+
+
+async def check_things_are_read(hf: Holdfast, tables: Collection[str]) -> None:
+    """By the code of today, for each table that was there."""
+    acme = await hf.tenants.get("acme")
+    checks: dict[str, Callable[[], Awaitable[bool]]] = {
+        "tenants": lambda: _is((acme.plan, acme.limit), ("team", 3)),
+        "queues": lambda: _of(hf.queues.get("post"), lambda queue: (queue.limit, queue.paused_by) == (7, "ana")),
+        "members": lambda: _of(hf.members.list("acme"), lambda found: found[0].role == "owner"),
+        "projects": lambda: _of(hf.projects.list("acme"), lambda found: found[0].name == "Web"),
+        "keys": lambda: _of(hf.keys.valid(KEY), lambda key: key is not None and key.tenant == "acme"),
+        "sessions": lambda: _of(Sessions(hf).valid(SESSION), lambda found: found is not None and found.key_id == "0a"),
+        "schedules": lambda: _of(hf.schedules.get("nightly", tenant="acme"), lambda one: one.next_at is not None),
+        "budgets": lambda: _of(hf.budgets.get("acme", "ai"), lambda budget: budget.cents == 4950),
+        "breakers": lambda: _of(hf.breakers.list(), lambda found: found[0].reason == "it answers 503"),
+        "webhooks": lambda: _of(
+            hf.webhooks.get("wh_0123456789abcdef"), lambda webhook: webhook.url == "https://example.com/hook"
+        ),
+        "batches": lambda: _of(hf.batches.get("b1"), lambda batch: batch.total == 2),
+    }
+    assert [table for table, check in checks.items() if table in tables and not await check()] == []
+
+
+async def _is(found: object, expected: object) -> bool:
+    return found == expected
+
+
+async def _of(asked: Awaitable[Any], holds: Callable[[Any], bool]) -> bool:
+    return holds(await asked)
+
+
+def fresh_url(kind: str, url: str, tmp_path: Path, number: int) -> str:
+    if kind == "sqlite":
+        return f"sqlite:///{tmp_path / f'{number}.db'}"
+    run("postgres", url, "DROP SCHEMA holdfast CASCADE")
+    return url
 
 
 @pytest.mark.case("D36")
@@ -143,9 +222,38 @@ async def test_rows_of_every_earlier_schema_survive_and_work_goes_on(
 ) -> None:
     """From each number to the newest: every row and column is there as before, and waiting and lost jobs are done."""
     for number, _, _ in load_migrations(f"holdfast.store.{store_kind}"):
-        url = database_url
-        if store_kind == "sqlite":
-            url = f"sqlite:///{tmp_path / f'{number}.db'}"
-        else:
-            run("postgres", url, "DROP SCHEMA holdfast CASCADE")
+        url = fresh_url(store_kind, database_url, tmp_path, number)
         await check_upgrade(store_kind, url, number, monkeypatch)
+
+
+@pytest.mark.case("D36")
+async def test_rows_of_the_first_schema_survive_each_later_migration_by_itself(
+    store_kind: str, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that takes part in every release: after each step all that was there is there, and new tables get rows too."""
+    url = fresh_url(store_kind, database_url, tmp_path, 0)
+    known: set[str] = set()
+    for number, name, _ in sorted(load_migrations(f"holdfast.store.{store_kind}")):
+        tables = columns(store_kind, url) if known else {}
+        before = contents(store_kind, url, tables)
+        await migrate_to(store_kind, url, number, monkeypatch)
+        check_kept(store_kind, url, tables, before, f"by {number:04}_{name}")
+        fill(store_kind, url, set(columns(store_kind, url)) - known)
+        known = set(columns(store_kind, url))
+    hf = opened(url)
+    try:
+        await hf.migrate()
+        await check_work_goes_on(hf)
+        await check_things_are_read(hf, {table.removeprefix("holdfast_") for table in known})
+    finally:
+        await hf.aclose()
+
+
+@pytest.mark.case("D36")
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_migration_that_was_released_is_never_edited(kind: str, previous_release: Path) -> None:
+    """Databases that have it would differ from those that get it now."""
+    ours, theirs = (root / "holdfast" / "store" / kind / "migrations" for root in (ROOT / "src", previous_release))
+    released = {path.name: path.read_text(encoding="utf-8") for path in theirs.glob("*.sql")}
+    assert len(released) > 5
+    assert {name: (ours / name).read_text(encoding="utf-8") for name in released} == released

@@ -28,6 +28,7 @@ def as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
+@pytest.mark.case("logger-6")
 @pytest.mark.parametrize(
     ("text", "clean"),
     [
