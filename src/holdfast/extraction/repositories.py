@@ -115,7 +115,7 @@ def host_of(source: str) -> str:
         host, port = (parts.hostname or "").lower(), parts.port
     except ValueError:
         return ""
-    return host if port in (None, 443) else f"{host}:{port}"
+    return host if not host or port in (None, 443) else f"{host}:{port}"
 
 
 async def locked(ask: Statements, tenant: str, project: str) -> Repository:
