@@ -95,7 +95,7 @@ def _check(tenant: str, project: str, given: Project) -> None:
 
 def check_for_strangers(given: Project, hosts_allowed: Collection[str]) -> None:
     """What somebody may name who does not sit at this machine. Names are looked up, and their addresses judged, at each run."""
-    if not given.source.startswith("https://") or not host_of(given.source):
+    if not given.source.startswith("https://") or " " in given.source or not host_of(given.source):
         raise InvalidOption("The address of a repository must begin with https://.")
     host = (urlsplit(given.source).hostname or "").lower()
     if host in hosts_allowed:
