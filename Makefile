@@ -5,7 +5,7 @@ PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser servers demo demo-full test test-fast test-all screenshots conformance cases bench bench-peers chaos chaos-peers soak simulate fuzz fuzz-api scan reference docs lint types fmt ci clean
+.PHONY: help setup browser servers demo demo-full test test-fast test-all screenshots conformance cases bench bench-peers chaos chaos-peers soak simulate fuzz fuzz-api fuzz-coverage scan reference docs lint types fmt ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -84,6 +84,10 @@ simulate: setup ## seeded schedules on a virtual clock: RUNS=100000 for a campai
 fuzz-api: setup ## send a lot of generated requests to every route of the API, as every role, on both databases
 	@HOLDFAST_FUZZ_EXAMPLES=200 HOLDFAST_FUZZ_STORE=sqlite $(PY) -m pytest --quiet tests/web/test_fuzz.py
 	@HOLDFAST_FUZZ_EXAMPLES=200 HOLDFAST_FUZZ_STORE=postgres $(PY) -m pytest --quiet tests/web/test_fuzz.py
+
+fuzz-coverage: setup ## inputs led by coverage through every reader of tests/fuzz for MINUTES=10 (installs atheris): READER=redact
+	@$(PY) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[fuzz]'
+	@$(PY) -m tools.fuzz_coverage $(if $(MINUTES),--minutes $(MINUTES)) $(if $(READER),--reader $(READER))
 
 reference: setup ## write the pages of docs/reference that come out of the code
 	@$(PY) -m tools.reference

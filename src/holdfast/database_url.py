@@ -27,6 +27,10 @@ class DatabaseURL:
 
 def parse_database_url(url: str) -> DatabaseURL:
     """Tell which store a URL means. No message of this function contains any part of the URL but its scheme."""
+    try:
+        url.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"this database URL is no text in UTF-8: {_EXAMPLES}.") from None
     scheme, separator, rest = url.strip().partition("://")
     backend = scheme.lower().partition("+")[0]
     if separator and backend == "sqlite":

@@ -70,21 +70,28 @@ _IS = rf"{_QUOTE}(?:\s|%20){{0,3}}(?:[:=]|%3[ad])(?:\s|%20){{0,3}}{_QUOTE}"
 _SCHEME = r"(?:bearer|basic|token|digest|negotiate|api-?key)(?: |%20){1,3}"
 _WORD = r"""[^\s"',\\]++(?:\\(?!["'])[^\s"',\\]*+)*+"""
 _NEW = r"(?!\[redacted\])"
+_SECRET_KEY = r"secret[_ -]?(?:access[_ -]?)?key"
+_SESSION_TOKEN = r"session[_ -]?token"
+_NO_NAME = rf"(?![a-z]{{0,10}}[_-]?(?:{_SECRET_KEY}|{_SESSION_TOKEN}){_IS})"
+"""An empty value: what follows is the name of the next one."""
 
 _FOLDED_RULES = (
-    # After an unknown scheme two words go: which of them is the secret cannot be known.
+    # After an unknown scheme two words go: which of them is the secret cannot be known. The header's own name is neither.
     (
         "authorization",
-        re.compile(rf"authorization{_IS}(?:{_SCHEME}{_NEW}({_WORD})|{_NEW}((?!{_SCHEME}\[redacted\]){_WORD}(?: {_WORD})?))"),
+        re.compile(
+            rf"authorization{_IS}(?:{_SCHEME}{_NEW}({_WORD})"
+            rf"|{_NEW}((?!authorization|{_SCHEME}\[redacted\]){_WORD}(?: (?!authorization){_WORD})?))"
+        ),
     ),
     (
         "bearer",
         re.compile(
-            r"""bearer[\s:="'\\%20]{1,4}+(?!(?:tokens?|auth[a-z]{0,12}|scheme|realm|format|error)\b)([a-z0-9._~+/=-]{4,}+)"""
+            r"""bearer[\s:="'\\%20]{1,4}+(?!(?:bearer|tokens?|auth[a-z]{0,12}|scheme|realm|format|error)\b)([a-z0-9._~+/=-]{4,}+)"""
         ),
     ),
-    ("secret", re.compile(rf"secret[_ -]?(?:access[_ -]?)?key{_IS}([a-z0-9/+=_%-]{{8,}}+)")),
-    ("session", re.compile(rf"session[_ -]?token{_IS}([a-z0-9/+=_%-]{{8,}}+)")),
+    ("secret", re.compile(rf"{_SECRET_KEY}{_IS}{_NO_NAME}([a-z0-9/+=_%-]{{8,}}+)")),
+    ("session", re.compile(rf"{_SESSION_TOKEN}{_IS}{_NO_NAME}([a-z0-9/+=_%-]{{8,}}+)")),
     # A URL inside another one's query.
     (
         "%3a%2f%2f",
@@ -121,14 +128,14 @@ def redact(text: str) -> str:
     for sign, rules in _RULES_BY_SIGN:
         if sign in text:
             text = _apply(rules, text)
+    # All of them look at the same text: what one of them takes may be the word by which another one knows the secret behind it.
     lower = _lower(text)
-    if "basic" in lower and (spans := _spans(_BASIC, text)):
-        text = _without(spans, text)
-        lower = _lower(text)
+    spans = _spans(_BASIC, text) if "basic" in lower else []
     for marker, pattern in _FOLDED_RULES:
-        if marker in lower and (spans := _spans(pattern, lower)):
-            text = _without(spans, text)
-            lower = _lower(text)
+        if marker in lower:
+            spans += _spans(pattern, lower)
+    if spans:
+        text = _without(spans, text)
     for pattern in _user_patterns:
         text = _without_users_own(pattern, text)
     return text
@@ -155,9 +162,10 @@ def _spans(pattern: re.Pattern[str], searched: str) -> list[tuple[int, int]]:
 def _without(spans: list[tuple[int, int]], text: str) -> str:
     parts = []
     position = 0
-    for start, end in spans:
-        parts.append(text[position:start])
-        position = end
+    for start, end in sorted(spans):
+        if start >= position:
+            parts.append(text[position:start])
+        position = max(position, end)
     return REDACTED.join((*parts, text[position:]))
 
 

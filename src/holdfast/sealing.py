@@ -54,6 +54,8 @@ class Vault:
             raise SealedUnreadable(f"It was sealed with the key {name:.8}, which {self._variable} does not hold here.")
         try:
             data = base64.b64decode(text, validate=True)
+            if base64.b64encode(data).decode() != text:  # the last letter may have bits that say nothing
+                raise ValueError(text)
             return _cipher(key).decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound_to.encode()).decode()
         except (InvalidTag, ValueError) as error:
             raise SealedUnreadable("It was changed in the database, or belongs to something else.") from error

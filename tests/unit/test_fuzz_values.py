@@ -158,3 +158,15 @@ def test_a_sealed_value_opens_in_its_place_alone_and_unchanged_only(text: str, p
     damaged = sealed[:at] + ("A" if sealed[at] != "A" else "B") + sealed[at + 1 :]
     with pytest.raises(SealedUnreadable):
         sealing.vault_of(KEYS).open(damaged, bound_to=place)
+
+
+def test_the_last_letter_of_a_sealed_value_counts_too() -> None:
+    """Base64 has bits there that say nothing; whoever changes them has changed the value all the same."""
+    vault = sealing.vault_of(KEYS)
+    for length in range(3):
+        sealed = vault.seal("x" * length, bound_to="place")
+        letters = sealed.rstrip("=")
+        for other in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/":
+            if other != letters[-1]:
+                with pytest.raises(SealedUnreadable):
+                    vault.open(letters[:-1] + other + sealed[len(letters) :], bound_to="place")

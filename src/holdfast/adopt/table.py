@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast import codec
 from holdfast.errors import ConfigError
 
 COLUMNS = (
@@ -89,8 +90,14 @@ def quoted(name: str) -> str:
 
 
 def _check_name(what: str, name: object) -> None:
-    if not isinstance(name, str) or not name.strip() or "\0" in name or len(name) > NAME_CHARS_MAX:
-        raise ConfigError(f"{what} is named by text of 1 to {NAME_CHARS_MAX} characters without NUL, not {str(name)[:80]!r}.")
+    try:
+        codec.text(NAME_CHARS_MAX)(name)
+        if not str(name).strip():
+            raise ValueError(name)
+    except ValueError:
+        raise ConfigError(
+            f"{what} is named by text of 1 to {NAME_CHARS_MAX} characters without NUL, not {str(name)[:80]!r}."
+        ) from None
 
 
 def _check_known(what: str, given: Mapping[str, str], known: Sequence[str]) -> None:

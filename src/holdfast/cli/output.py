@@ -30,8 +30,8 @@ WIDE = 240
 """Columns where nobody looks at a terminal: nothing is cut off."""
 
 _COLOURS = re.compile("\x1b\\[[0-9;]{0,40}m")
-_COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""What a terminal obeys instead of showing it, or what turns the direction of writing; all but newline and tab."""
+_COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""What a terminal obeys instead of showing it, what ends a line or turns the direction of writing; all but newline and tab."""
 
 
 def printable(text: str) -> str:

@@ -96,7 +96,7 @@ def _check(tenant: str, project: str, given: Project) -> None:
 
 def check_for_strangers(given: Project, hosts_allowed: Collection[str]) -> None:
     """What somebody may name who does not sit at this machine. Names are looked up, and their addresses judged, at each run."""
-    if not given.source.startswith("https://") or not host_of(given.source):
+    if not given.source.startswith("https://") or " " in given.source or not host_of(given.source):
         raise InvalidOption("The address of a repository must begin with https://.")
     host = (urlsplit(given.source).hostname or "").lower()
     if host in hosts_allowed:
@@ -116,7 +116,7 @@ def host_of(source: str) -> str:
         host, port = (parts.hostname or "").lower(), parts.port
     except ValueError:
         return ""
-    return host if port in (None, 443) else f"{host}:{port}"
+    return host if not host or port in (None, 443) else f"{host}:{port}"
 
 
 async def locked(ask: Statements, tenant: str, project: str) -> Repository:

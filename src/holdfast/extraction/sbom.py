@@ -7,6 +7,7 @@ import json
 import uuid
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import msgspec
 from cyclonedx.model import Property
@@ -17,7 +18,15 @@ from cyclonedx.model.dependency import Dependency
 from cyclonedx.schema.schema import SchemaVersion1Dot6
 from packageurl import PackageURL
 
-from holdfast.extraction.manifests.packages import COMPONENTS_MAX, EDGES_MAX, Identity, closure, identify_purl, strongest
+from holdfast.extraction.manifests.packages import (
+    COMPONENTS_MAX,
+    EDGES_MAX,
+    Identity,
+    closure,
+    identify,
+    identify_purl,
+    strongest,
+)
 from holdfast.extraction.manifests.source import BYTES_PER_FILE_MAX, ManifestProblem, shown
 from holdfast.extraction.model import Component, Inventory, Problem, Scope
 
@@ -60,6 +69,8 @@ def write_sbom(inventory: Inventory, *, name: str, version: str = "") -> bytes:
     )
     # Not by the library's own writer: it compares each component with all edges, and warns of a root without any.
     document = msgspec.json.decode(bom.as_json(view_=SchemaVersion1Dot6))  # type: ignore[attr-defined]
+    for one in document.get("components", ()):
+        one["purl"] = one["bom-ref"]  # the library would write the names of npm in lower case
     head = {"$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json", "bomFormat": "CycloneDX", "specVersion": "1.6"}
     return msgspec.json.format(msgspec.json.encode({**head, **document}), indent=1)
 
@@ -82,7 +93,7 @@ def _written(same: list[Component]) -> CdxComponent:
         properties.append(Property(name=DIRECT_PROPERTY, value="unknown" if is_unknown else "no"))
     purl = PackageURL.from_string(first.purl)
     return CdxComponent(
-        name=purl.name,
+        name=first.name.rpartition("/")[2] if first.ecosystem == "npm" else purl.name,
         group=purl.namespace,
         version=first.version or None,
         purl=purl,
@@ -102,6 +113,7 @@ class _Property(msgspec.Struct):
 
 class _Read(msgspec.Struct, rename={"bom_ref": "bom-ref"}):
     bom_ref: str | None = None
+    name: Any = None
     purl: str | None = None
     scope: str | None = None
     properties: list[_Property] = []
@@ -143,7 +155,7 @@ def read_sbom(data: bytes, *, checkout: Path | None = None, inventory: Inventory
     for read in _flat(document.components):
         if {read.bom_ref, read.purl} & own:
             continue
-        identity = identify_purl(read.purl or "")
+        identity = _identity(read)
         if identity is None:
             nameless += 1
             continue
@@ -156,6 +168,16 @@ def read_sbom(data: bytes, *, checkout: Path | None = None, inventory: Inventory
         message = f"{nameless} components have no package URL; left out."
         problems.append(Problem(manifest="sbom", code="name_invalid", message=message))
     return Inventory(components=components, manifests=inventory.manifests, problems=problems)
+
+
+def _identity(read: _Read) -> Identity | None:
+    """Many tools write the purls of npm in lower case; the name beside it is as the registry and the advisories have it."""
+    found = identify_purl(read.purl or "")
+    if found is None or found.ecosystem != "npm" or not isinstance(read.name, str):
+        return found
+    scope, slash, last = found.name.rpartition("/")
+    name = read.name.rpartition("/")[2]
+    return identify("npm", f"{scope}{slash}{name}", found.version) if name.lower() == last else found
 
 
 def _parse(data: bytes) -> _Document:

@@ -71,12 +71,12 @@ class Tokens:
                 leeway=LEEWAY_SECONDS,
                 options={"require": ["exp"], "verify_aud": self._settings.jwt_audience is not None},
             )
+            return _claims(claims)
         except jwt.ExpiredSignatureError:
             raise Unauthenticated("The token has expired; get a new one.") from None
         except (jwt.PyJWTError, ValueError, TypeError, ArithmeticError, RecursionError):
             # Not what the library says: it quotes what was sent.
             raise Unauthenticated("The token is not valid here.") from None
-        return _claims(claims)
 
     async def _key_for(self, token: str) -> tuple[Any, list[str]]:
         if self._key_set is None:

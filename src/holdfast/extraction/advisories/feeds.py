@@ -31,7 +31,7 @@ class Epss:
         header = self._line()
         if header.startswith("#"):
             facts = dict(part.partition(":")[::2] for part in header.lstrip("#").split(","))
-            self.version, self.dated = facts.get("model_version", "")[:64], moment(facts.get("score_date", ""))
+            self.version, self.dated = _label(facts.get("model_version", "")), moment(facts.get("score_date", ""))
             header = self._line()
         if header.split(",")[:3] != ["cve", "epss", "percentile"]:
             raise SourceUnusable(f"{self._label} is no EPSS file: its columns should be cve, epss and percentile.")
@@ -80,7 +80,12 @@ def read_kev(content: bytes, label: str) -> Kev | None:
     if not cves:
         raise SourceUnusable(f"{label} names no exploited vulnerability.")
     skipped = len(catalogue.vulnerabilities) - len(cves)
-    return Kev(catalogue.catalog_version[:64], moment(catalogue.date_released), cves, skipped)
+    return Kev(_label(catalogue.catalog_version), moment(catalogue.date_released), cves, skipped)
+
+
+def _label(text: str) -> str:
+    """As both databases and a terminal take it."""
+    return "".join(sign for sign in text[:64] if sign.isprintable())
 
 
 def is_cve(text: str) -> bool:

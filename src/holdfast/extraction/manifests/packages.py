@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 from packageurl import PackageURL
 
@@ -29,6 +30,8 @@ ECOSYSTEMS = {
     "github": "GitHub Actions",
 }
 """purl type -> the name that OSV uses."""
+AS_WRITTEN = "generic"
+"""The purl type whose names nobody folds. npm has `JSONStream` beside `jsonstream`, but the library writes both the same."""
 
 
 @dataclass(frozen=True)
@@ -48,22 +51,29 @@ def identify(kind: str, name: str, version: str = "") -> Identity | None:
     if kind == "pypi":
         name = fold(name)
     separator = ":" if kind == "maven" else "/"
+    if not all(name.split(separator)):
+        return None
     namespace, _, last = name.rpartition(separator)
+    written_as = AS_WRITTEN if kind == "npm" else kind
     try:
-        purl = PackageURL(type=kind, namespace=namespace or None, name=last, version=version or None).to_string()
+        purl = PackageURL(type=written_as, namespace=namespace or None, name=last, version=version or None).to_string()
     except ValueError:
         return None
-    return Identity(purl, name, version, ECOSYSTEMS.get(kind, kind))
+    return Identity(purl.replace(f"pkg:{written_as}/", f"pkg:{kind}/", 1), name, version, ECOSYSTEMS.get(kind, kind))
 
 
 def identify_purl(text: str) -> Identity | None:
     """The identity that a purl of another tool names, written our way; None when it is none."""
     try:
         purl = PackageURL.from_string(text)
+        name = purl.name
+        if purl.type == "npm":
+            as_written = unquote(PackageURL.from_string(text, normalize_purl=False).name).strip()
+            name = as_written if as_written.lower() == name else name
     except ValueError:
         return None
     separator = ":" if purl.type == "maven" else "/"
-    return identify(purl.type, f"{purl.namespace}{separator}{purl.name}" if purl.namespace else purl.name, purl.version or "")
+    return identify(purl.type, f"{purl.namespace}{separator}{name}" if purl.namespace else name, purl.version or "")
 
 
 def fold(name: str) -> str:

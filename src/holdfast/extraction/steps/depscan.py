@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.extraction.context import ExtractionContext
 from holdfast.extraction.manifests.packages import identify_purl
+from holdfast.extraction.manifests.source import shown
 from holdfast.extraction.model import Vulnerability
 from holdfast.extraction.steps.reading import read_report
 from holdfast.pipeline import StepFailed, reason_line
@@ -81,13 +82,13 @@ def read_vdr(vdr: _Vdr) -> list[Vulnerability]:
             rating = max(one.ratings, key=lambda rating: rating.score or 0, default=_Rating())
             found.append(
                 Vulnerability(
-                    id=one.id,
+                    id=shown(one.id),
                     purl=purl,
                     severity=SEVERITIES.get(rating.severity.lower(), "unknown"),
                     cvss_score=rating.score,
-                    cvss_vector=rating.vector,
+                    cvss_vector=shown(rating.vector) if rating.vector else None,
                     reachable=True if _is_reachable(one) else None,
-                    summary=one.description.strip().partition("\n")[0][:500],
+                    summary=shown(one.description.strip().partition("\n")[0][:500]),
                 )
             )
     return found

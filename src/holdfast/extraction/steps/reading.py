@@ -12,6 +12,7 @@ import msgspec
 from holdfast.extraction.manifests.source import shown
 
 REPORT_BYTES_MAX = 256 * 1024 * 1024
+LINE_MAX = 2**31 - 1
 
 Shape = TypeVar("Shape")
 
@@ -41,6 +42,11 @@ def path_in(checkout: Path, path: str) -> str:
         if found.is_absolute() and found.is_relative_to(base):
             return shown(found.relative_to(base).as_posix())
     return shown(found.as_posix().removeprefix("./"))
+
+
+def line_number(told: int) -> int:
+    """As a column of the database can hold it."""
+    return min(max(told, 0), LINE_MAX)
 
 
 class Ordinals:

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.extraction.manifests.source import NOT_OURS, shown
 from holdfast.extraction.model import Secret
-from holdfast.extraction.steps.reading import Ordinals, parse_report, path_in
+from holdfast.extraction.steps.reading import Ordinals, line_number, parse_report, path_in
 
 KINGFISHER_FOUND = 200
 _LOCKFILES = r"(^|/)(package-lock\.json|npm-shrinkwrap\.json|yarn\.lock|pnpm-lock\.yaml|[\w-]+\.lock|go\.sum)$"
@@ -34,7 +34,13 @@ def _secrets(rows: Sequence[_Row]) -> list[Secret]:
     ordinals = Ordinals()
     return [
         Secret(kind=kind, path=path, line=line, verified=verified, commit=commit, fingerprint=ordinals.fingerprint(kind, path))
-        for path, line, kind, verified, commit in sorted(set(rows), key=lambda row: (row[0], row[1], row[2], row[4] or ""))
+        for path, line, kind, verified, commit in sorted(
+            {
+                (path, line_number(line), shown(kind), verified, shown(commit) if commit else None)
+                for path, line, kind, verified, commit in rows
+            },
+            key=lambda row: (row[0], row[1], row[2], row[4] or ""),
+        )
         if _is_ours(path)
     ]
 
@@ -69,7 +75,7 @@ def read_trufflehog(lines: str, checkout: Path) -> list[Secret]:
         for place in one.source_metadata.data.values():
             # It was told to try none, so False means only that nobody did.
             verified = True if one.verified else None
-            rows.append((path_in(checkout, place.file), place.line, shown(one.detector_name), verified, place.commit))
+            rows.append((path_in(checkout, place.file), place.line, one.detector_name, verified, place.commit))
     return _secrets(rows)
 
 
@@ -101,7 +107,7 @@ def read_kingfisher(report: Kingfisher, checkout: Path) -> list[Secret]:
         commit = (pair.finding.git_metadata or {}).get("commit")
         commit_id = commit.get("id") if isinstance(commit, dict) else None
         path = path_in(checkout, pair.finding.path)
-        rows.append((path, pair.finding.line, shown(pair.rule.name), None, str(commit_id) if commit_id else None))
+        rows.append((path, pair.finding.line, pair.rule.name, None, str(commit_id) if commit_id else None))
     return _secrets(rows)
 
 

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.extraction.context import ExtractionContext
 from holdfast.extraction.manifests.source import shown
 from holdfast.extraction.model import Finding
-from holdfast.extraction.steps.reading import Ordinals, path_in, read_report
+from holdfast.extraction.steps.reading import Ordinals, line_number, path_in, read_report
 from holdfast.pipeline import Done, Failure, Partial, StepFailed, ToolFailed, says_out_of_memory
 
 TITLE = "Static analysis"
@@ -145,7 +145,7 @@ def reasons_of(report: Report, checkout: Path) -> list[str]:
 
 
 def _kind(error: _Error) -> str:
-    return error.type if isinstance(error.type, str) and error.type else _first_line(error.told)
+    return shown(error.type) if isinstance(error.type, str) and error.type else _first_line(error.told)
 
 
 def findings_of(report: Report, checkout: Path) -> list[Finding]:
@@ -163,8 +163,8 @@ def findings_of(report: Report, checkout: Path) -> list[Finding]:
             Finding(
                 rule=rule,
                 path=path,
-                line=one.start.line,
-                end_line=one.end.line,
+                line=line_number(one.start.line),
+                end_line=line_number(one.end.line),
                 severity=SEVERITIES.get(one.extra.severity.upper(), "info"),
                 message=shown(one.extra.message)[:MESSAGE_CHARS_MAX],
                 fingerprint=ordinals.fingerprint(rule, path, snippet),
@@ -184,10 +184,10 @@ def _lines(path: Path) -> list[str]:
 
 def _cwes(told: Any) -> list[str]:
     words = [told] if isinstance(told, str) else told if isinstance(told, list) else []
-    return [str(word).partition(":")[0].strip() for word in words]
+    return [shown(str(word).partition(":")[0].strip()) for word in words]
 
 
 def _first_line(text: str) -> str:
     """And the second, where the first one only announces it."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["no reason given"]
-    return " ".join(lines[:2] if lines[0].endswith(":") else lines[:1])[:MESSAGE_CHARS_MAX]
+    return shown(" ".join(lines[:2] if lines[0].endswith(":") else lines[:1])[:MESSAGE_CHARS_MAX])
