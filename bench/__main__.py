@@ -39,6 +39,7 @@ def main() -> None:
     plan = QUICK if asked.quick else Plan()
     if asked.runs:
         plan = msgspec.structs.replace(plan, runs=asked.runs)
+    plan = msgspec.structs.replace(plan, page=asked.page)
     chosen = asked.only or [name for name in METRICS if not (asked.quick and name in SLOW)]
     began = time.monotonic()
     uvloop.run(_measure(plan, chosen, asked.store))
@@ -51,6 +52,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=list(METRICS), help="this metric; may be given more than once")
     parser.add_argument("--store", choices=["postgres", "sqlite"], help="this store only")
     parser.add_argument("--runs", type=int, help="samples of each figure (default: 3, with --quick 1)")
+    parser.add_argument("--page", default="", metavar="TEXT", help="of the metric pages only addresses that have this in them")
     return parser.parse_args()
 
 

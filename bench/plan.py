@@ -21,6 +21,8 @@ class Plan(msgspec.Struct, frozen=True):
     log_lines: int = 100_000
     follow_lines: int = 10_000
     advisories: int = 200_000
+    page: str = ""
+    """Only addresses of pages that have this in them."""
 
 
 QUICK = Plan(

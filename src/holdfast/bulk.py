@@ -19,22 +19,24 @@ class BulkVerb(StrEnum):
 
 class BulkResult(msgspec.Struct):
     count: int
-    """How many there were, counted to COUNT_MAX at the most."""
+    """How many there were, counted to a bound."""
     capped: bool
     done: int = 0
     skipped: int = 0
 
 
-async def count(store: Store, verb: BulkVerb, where: JobFilter) -> BulkResult:
+async def count(store: Store, verb: BulkVerb, where: JobFilter, most: int = COUNT_MAX) -> BulkResult:
     allowed = CANCELLABLE if verb is BulkVerb.CANCEL else RETRYABLE
     states = [state for state in allowed if where.state in (None, state)]
-    found = sum([await store.job_count(msgspec.structs.replace(where, state=state), COUNT_MAX) for state in states])
-    return BulkResult(min(found, COUNT_MAX), capped=found >= COUNT_MAX)
+    found = sum([await store.job_count(msgspec.structs.replace(where, state=state), most) for state in states])
+    return BulkResult(min(found, most), capped=found >= most)
 
 
-async def act(store: Store, verb: BulkVerb, where: JobFilter, by: str | None, *, confirm: int | None) -> BulkResult:
-    """Does something only where `confirm` is the count, so that nobody cancels more than he has seen; at most COUNT_MAX."""
-    result = await count(store, verb, where)
+async def act(
+    store: Store, verb: BulkVerb, where: JobFilter, by: str | None, *, confirm: int | None, most: int = COUNT_MAX
+) -> BulkResult:
+    """Does something only where `confirm` is the count, so that nobody cancels more than he has seen; to `most` at a time."""
+    result = await count(store, verb, where, most)
     if confirm != result.count:
         return result
     verb_of_store = store.job_cancel_many if verb is BulkVerb.CANCEL else store.job_retry_many

@@ -37,6 +37,8 @@ log = logging.getLogger("holdfast")
 MESSAGE_CHARS_MAX = 2000
 CODE_CHARS_MAX = 100
 RATE_LIMITED = "rate limited - try later"
+RATE_LIMIT = "rate_limit"
+"""What a job waits for; `rate_limited` is how one ends that does not wait."""
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _RETRY_SECONDS_MAX = 5.0
 _ANSWER_SECONDS = 2.0
@@ -117,7 +119,7 @@ def _meaning_of(error: BaseException, claimed: Claimed, task: TaskSpec, settings
             return _again(claimed, error.code, error, delay)
     if isinstance(error, RateLimited):
         if task.on_rate_limited == "wait":
-            return _leave(claimed, Leaving.SNOOZE, delay=error.retry_after, keep_attempt=False)
+            return _leave(claimed, Leaving.SNOOZE, RATE_LIMIT, error, delay=error.retry_after, keep_attempt=False)
         return _leave(claimed, Leaving.FAIL, error.code, Abort(RATE_LIMITED), keep_attempt=False)
     if isinstance(error, Waits):
         return _leave(claimed, Leaving.SNOOZE, error.code, error, delay=error.delay, keep_attempt=False)
@@ -206,6 +208,7 @@ def one_line(error: BaseException) -> str:
     first = next((line for line in text.splitlines() if line.strip()), "")
     plain_errors = (
         Abort, RetryLater, DeadlineExceeded, ResultUnusable, ProcessDied, ArgumentsUnfit, Waits, Refused, BreakerOpen,
+        RateLimited,
     )  # fmt: skip
     named = first if isinstance(error, plain_errors) else f"{type(error).__name__}: {first}" if first else type(error).__name__
     return storable(_CONTROLS.sub("\N{REPLACEMENT CHARACTER}", redact(named)))[:MESSAGE_CHARS_MAX]

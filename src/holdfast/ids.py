@@ -7,6 +7,9 @@ import threading
 import time
 from datetime import datetime
 
+FIRST_ID = "00000000-0000-0000-0000-000000000000"
+LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+"""All ids lie between these."""
 _lock = threading.Lock()
 _last = 0
 """Of the newest job id: its milliseconds, and twelve bits that count within one."""

@@ -49,13 +49,14 @@ class Stats(msgspec.Struct, kw_only=True):
     queues: dict[str, QueueStats]
 
 
-async def stats_of(store: Store, settings: Settings, tenant: str | None = None) -> Stats:
-    """`tenant`: its own jobs only. Throughput and percentiles are not kept by tenant and then missing, as are orphans."""
+async def stats_of(store: Store, settings: Settings, tenant: str | None = None, *, look_at: int = COUNT_CAP) -> Stats:
+    """`tenant`: its own jobs only. Throughput and percentiles are not kept by tenant and then missing, as are orphans.
+    `look_at`: of how many jobs the rows are read, for what no index tells: what is stuck, slow or orphaned."""
     counts = await store.job_counts(COUNT_CAP, tenant=tenant)
-    loads = await store.queue_stats(tenant=tenant, deadline_grace=settings.deadline_grace, cap=COUNT_CAP)
+    loads = await store.queue_stats(tenant=tenant, deadline_grace=settings.deadline_grace, cap=COUNT_CAP, look_at=look_at)
     queues = {load.queue: QueueStats(load=load) for load in loads}
     if tenant is None:
-        await _add_orphans(store, queues)
+        await _add_orphans(store, queues, look_at)
         await _add_pace(store, queues)
     waits = [load.oldest_wait_seconds for load in loads if load.oldest_wait_seconds is not None]
     return Stats(
@@ -69,16 +70,16 @@ async def stats_of(store: Store, settings: Settings, tenant: str | None = None) 
     )
 
 
-async def orphans_of(store: Store) -> dict[str, int]:
+async def orphans_of(store: Store, look_at: int = COUNT_CAP) -> dict[str, int]:
     """Queue -> how many of its jobs wait for a worker that is not there."""
     found: dict[str, int] = {}
-    for queue, _task, n in await store.job_unserved(ORPHANED_AFTER_SECONDS, ORPHANED_KINDS_MAX):
+    for queue, _task, n in await store.job_unserved(ORPHANED_AFTER_SECONDS, ORPHANED_KINDS_MAX, look_at=look_at):
         found[queue] = found.get(queue, 0) + n
     return found
 
 
-async def _add_orphans(store: Store, queues: dict[str, QueueStats]) -> None:
-    for queue, n in (await orphans_of(store)).items():
+async def _add_orphans(store: Store, queues: dict[str, QueueStats], look_at: int) -> None:
+    for queue, n in (await orphans_of(store, look_at)).items():
         _queue(queues, queue).orphaned = n
 
 

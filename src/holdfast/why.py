@@ -12,7 +12,7 @@ from holdfast.store.protocol import Store, Tenant, WorkerRow
 
 ALIVE_SECONDS = 60.0
 NAMED_MAX = 3
-WAITS = ("budget_exhausted", "budget_reserved", "breaker_open")
+WAITS = ("budget_exhausted", "budget_reserved", "breaker_open", "rate_limit")
 """What is not the job's fault, and costs it no attempt."""
 
 
@@ -50,15 +50,19 @@ async def why_job(store: Store, job_id: str, now: datetime | None = None, machin
 
 async def why_tenant(store: Store, tenant_id: str) -> Why:
     tenant = await store.tenant_get(tenant_id)
-    waiting = (await store.tenant_depths([tenant_id]))[tenant_id].queued
+    return await why_of_tenant(store, tenant, (await store.tenant_depths([tenant_id]))[tenant_id].queued)
+
+
+async def why_of_tenant(store: Store, tenant: Tenant, waiting: int) -> Why:
+    """The same where it is known already how much waits."""
     held = await _tenant_at_limit_or_paused(store, tenant, waiting)
     if held is not None:
         return held
     if not waiting:
-        return Why("nothing_waits", f"Tenant {tenant_id} has no queued jobs.")
+        return Why("nothing_waits", f"Tenant {tenant.id} has no queued jobs.")
     return Why(
         "not_limited",
-        f"Tenant {tenant_id} has {waiting:,} queued jobs and runs {tenant.running} of the {tenant.limit} it may: "
+        f"Tenant {tenant.id} has {waiting:,} queued jobs and runs {tenant.running} of the {tenant.limit} it may: "
         "no limit holds it, ask about one of its jobs.",
         {"waiting": waiting},
     )

@@ -118,7 +118,7 @@ class Heart:
             if beats:
                 held = await self._answered(lambda: body.store.lease_extend_if_held(beats))
                 body.loop.call_soon_threadsafe(body.beat_answered, beats, held)
-            await self._answered(lambda: body.store.worker_save(body.row()))
+            await self._answered(lambda: body.store.worker_seen(body.row()))
             for run_id, attempt in running:
                 if attempt.completed_in_tx:
                     await self._beat_alone(Beat(attempt.claimed.id, run_id, attempt.claimed.lease_seconds))

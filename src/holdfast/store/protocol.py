@@ -555,12 +555,13 @@ class Store(Protocol):
         found among the oldest `cap` jobs."""
 
     async def queue_stats(
-        self, *, tenant: str | None = None, deadline_grace: float = 0.0, cap: int = 10_000
+        self, *, tenant: str | None = None, deadline_grace: float = 0.0, cap: int = 10_000, look_at: int = 10_000
     ) -> list[QueueLoad]:
-        """Every queue that has something in it, by name. Looks at no more than `cap` jobs of each queue, and of each kind."""
+        """Every queue that has something in it, by name. Looks at no more than `cap` jobs of each queue, and of each kind; for
+        what is stuck or slow at no more than `look_at` of those that run."""
 
-    async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
-        """(queue, task, how many) waiting longer than this and known to no live worker."""
+    async def job_unserved(self, older_than: float, limit: int, *, look_at: int = 10_000) -> list[tuple[str, str, int]]:
+        """(queue, task, how many) waiting longer than this and known to no live worker, among about the first `look_at`."""
 
     async def job_demand(self, *, enough: int, cap: int) -> list[Demand]:
         """What waits for a worker, scheduled jobs that have fallen due included. Counts no more than `cap` jobs of a tenant in
@@ -641,7 +642,11 @@ class Store(Protocol):
 
     # -- workers
     async def worker_save(self, worker: WorkerRow) -> None:
-        """Insert, or say again that it lives (`running`, `draining` and `last_seen_at` are set)."""
+        """Insert, or change what it says of itself (`running`, `draining`, `last_seen_at`)."""
+
+    async def worker_seen(self, worker: WorkerRow) -> None:
+        """It lives: the same, but for `draining` of a worker that is known. A heartbeat comes from a thread of its own and may
+        be late; it must not take back that the worker is going."""
 
     async def worker_remove(self, worker_id: str) -> None: ...
 

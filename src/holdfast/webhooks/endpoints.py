@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import ConfigError, Conflict, InvalidOption, JobConflict, JobNotFound, NotFound
-from holdfast.ids import is_uuid
+from holdfast.ids import FIRST_ID, LAST_ID, is_uuid
 from holdfast.job import Hold, State, status_of
 from holdfast.people.common import checked_limit, checked_name, checked_name_or_none, note, within
 from holdfast.sealing import open_json
@@ -129,7 +129,7 @@ class Webhooks:
         async with within(self._platform, tx) as inside:
             given = (webhook_id, tenant, address, filters or '["*"]', description, stored, by)
             rows = await inside.shared("webhook_insert", *given)
-            await note(inside, tenant, "webhook_created", by, webhook=webhook_id, url=address)
+            await note(inside, tenant, "webhook.created", by, webhook=webhook_id, url=address)
         return NewWebhook(webhook=_webhook(rows[0]), secret=secret)
 
     async def _change(self, webhook_id: str, tenant: str, url: str | None, *changed: Any) -> NewWebhook:
@@ -138,7 +138,7 @@ class Webhooks:
             rows = await inside.shared("webhook_change", _known(webhook_id), tenant, url, filters, description)
             if not rows:
                 raise _missing(webhook_id)
-            await note(inside, tenant, "webhook_changed", by, webhook=webhook_id, url=rows[0]["url"])
+            await note(inside, tenant, "webhook.changed", by, webhook=webhook_id, url=rows[0]["url"])
         return NewWebhook(webhook=_webhook(rows[0]), secret=None)
 
     async def get(self, id: str, *, tenant: str | None = None) -> Webhook:
@@ -155,7 +155,7 @@ class Webhooks:
         """What is still on its way there is given up at its next try."""
         async with self._platform.transaction() as tx:
             row = _one(await tx.shared("webhook_remove", _known(id), tenant), id)
-            await note(tx, row["tenant"], "webhook_removed", checked_name_or_none("by", by), webhook=id, url=row["url"])
+            await note(tx, row["tenant"], "webhook.removed", checked_name_or_none("by", by), webhook=id, url=row["url"])
 
     async def rotate(
         self, id: str, *, tenant: str | None = None, keep: float = OLD_SECRET_SECONDS, by: str | None = None
@@ -165,22 +165,22 @@ class Webhooks:
         stored = seal(secret, self._platform.settings.encryption_keys, id)
         async with self._platform.transaction() as tx:
             row = _one(await tx.shared("webhook_rotate", _known(id), tenant, stored, float(keep)), id)
-            await note(tx, row["tenant"], "webhook_rotated", checked_name_or_none("by", by), webhook=id)
+            await note(tx, row["tenant"], "webhook.rotated", checked_name_or_none("by", by), webhook=id)
         return NewWebhook(webhook=_webhook(row), secret=secret)
 
     async def disable(self, id: str, *, reason: str = "by hand", tenant: str | None = None, by: str | None = None) -> Webhook:
-        return await self._switch("webhook_disable", id, tenant, by, checked_name("reason", reason))
+        return await self._switch("disable", id, tenant, by, checked_name("reason", reason))
 
     async def enable(self, id: str, *, tenant: str | None = None, by: str | None = None) -> Webhook:
         """Send there again. What failed meanwhile can be replayed."""
-        return await self._switch("webhook_enable", id, tenant, by)
+        return await self._switch("enable", id, tenant, by)
 
-    async def _switch(self, statement: str, id: str, tenant: str | None, by: str | None, *reason: str) -> Webhook:
+    async def _switch(self, act: str, id: str, tenant: str | None, by: str | None, *reason: str) -> Webhook:
         async with self._platform.transaction() as tx:
-            rows = await tx.shared(statement, _known(id), tenant, *reason)
+            rows = await tx.shared(f"webhook_{act}", _known(id), tenant, *reason)
             if rows:
                 told = {"webhook": id, "reason": reason[0]} if reason else {"webhook": id}
-                await note(tx, rows[0]["tenant"], f"{statement}d", checked_name_or_none("by", by), **told)
+                await note(tx, rows[0]["tenant"], f"webhook.{act}d", checked_name_or_none("by", by), **told)
         return await self.get(id, tenant=tenant)
 
     async def test(self, id: str, *, tenant: str | None = None, by: str | None = None) -> Delivery:
@@ -191,7 +191,7 @@ class Webhooks:
             raise Conflict(f"The webhook {id} is disabled; enable it first.", "webhook_disabled")
         message = await self._platform.outbox.send_to(webhook.tenant, [id], TEST_TYPE, {"webhook": id})
         async with self._platform.transaction() as tx:
-            await note(tx, webhook.tenant, "webhook_tested", by, webhook=id)
+            await note(tx, webhook.tenant, "webhook.tested", by, webhook=id)
         return await self.delivery(id, message.deliveries[0].id)
 
     # -- deliveries ------------------------------------------------------------------------------------------------------
@@ -202,9 +202,17 @@ class Webhooks:
         """Newest first, each with its last answer. `state` as of jobs: `failed` are the dead letters."""
         if state is not None and state not in State.__members__.values():
             raise InvalidOption(f"state must be one of {', '.join(State)}, not {reprlib.repr(state)}.")
-        page = (checked_name_or_none("cursor", cursor), checked_limit(limit))
-        await self.get(id, tenant=tenant)
-        rows = await self._platform.store.shared("delivery_list", id, state, *page)
+        if cursor is not None and not is_uuid(cursor):
+            raise InvalidOption(f"cursor must be the id of a delivery, not {reprlib.repr(cursor)}.")
+        webhook = await self.get(id, tenant=tenant)
+        page = (id, (cursor or LAST_ID).lower(), checked_limit(limit))
+        shared = self._platform.store.shared
+        if state == State.FAILED:
+            rows = await shared("delivery_list_failed", *page)
+        elif state in (None, State.COMPLETED):
+            rows = await shared("delivery_list", *page, state)
+        else:
+            rows = await shared("delivery_list_of_state", *page, state, webhook.tenant)
         return [_delivery(row, self._platform.settings.encryption_keys) for row in rows]
 
     async def delivery(self, id: str, delivery: str, *, tenant: str | None = None) -> Delivery:
@@ -224,7 +232,7 @@ class Webhooks:
             return [delivery]
         await self.get(id, tenant=tenant)
         done: list[str] = []
-        cursor: str | None = None
+        cursor = FIRST_ID
         while rows := await self._platform.store.shared("delivery_failed_first", id, cursor, REPLAY_MAX):
             for row in rows:
                 cursor = row["id"]

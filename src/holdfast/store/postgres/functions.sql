@@ -778,7 +778,7 @@ EXCEPTION WHEN unique_violation THEN
 END $$;
 
 -- What is in the queues, for people and alerts: bounded by p_cap rows per queue or per kind, whatever there is.
-CREATE OR REPLACE FUNCTION holdfast.queue_stats_v1(p_tenant text, p_grace double precision, p_cap integer, p_now timestamptz)
+CREATE OR REPLACE FUNCTION holdfast.queue_stats_v2(p_tenant text, p_grace double precision, p_cap integer, p_look integer, p_now timestamptz)
 RETURNS TABLE (kind text, queue text, n bigint, stuck bigint, slow bigint, oldest double precision)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 #variable_conflict use_column
@@ -811,34 +811,87 @@ BEGIN
              WHERE j.order_key IS NOT NULL AND (j.state IN ('queued', 'running') OR (j.state = 'failed' AND j.order_blocks))
              ORDER BY coalesce(j.tenant, ''), j.order_key, j.seq LIMIT p_cap) AS o
      WHERE o.hold = 'order' AND (p_tenant IS NULL OR o.tenant = p_tenant) GROUP BY 2;
-    RETURN QUERY SELECT 'running', r.queue, count(*),
-           count(*) FILTER (WHERE r.lease_expires_at < v_now OR r.deadline < v_now - make_interval(secs => p_grace)),
-           count(*) FILTER (WHERE r.started_at < v_now - make_interval(secs => coalesce(r.expected_seconds, 300))), NULL::double precision
-      FROM (SELECT j.* FROM holdfast.jobs j
-             WHERE j.state = 'running' AND j.locked_by IS NOT NULL
-               AND coalesce(j.tenant, '') >= coalesce(p_tenant, '') AND (p_tenant IS NULL OR coalesce(j.tenant, '') <= p_tenant)
-             ORDER BY coalesce(j.tenant, ''), j.queue LIMIT p_cap) AS r
-     WHERE p_tenant IS NULL OR r.tenant = p_tenant GROUP BY 2;
+    -- How many run is told by the index. Whether they have a lease is told by their rows, which lie scattered over the table.
+    RETURN QUERY SELECT 'running', c.queue, c.n, coalesce(l.stuck, 0), coalesce(l.slow, 0), NULL::double precision
+      FROM (SELECT r.queue, count(*) AS n
+              FROM (SELECT j.queue FROM holdfast.jobs j
+                     WHERE j.state = 'running' AND j.locked_by IS NOT NULL
+                       AND coalesce(j.tenant, '') >= coalesce(p_tenant, '') AND (p_tenant IS NULL OR coalesce(j.tenant, '') <= p_tenant)
+                     ORDER BY coalesce(j.tenant, ''), j.queue, j.seq LIMIT p_cap) AS r
+             WHERE p_tenant IS DISTINCT FROM '' GROUP BY 1) AS c
+      LEFT JOIN (SELECT r.queue,
+                        count(*) FILTER (WHERE r.lease_expires_at < v_now OR r.deadline < v_now - make_interval(secs => p_grace)) AS stuck,
+                        count(*) FILTER (WHERE r.started_at < v_now - make_interval(secs => coalesce(r.expected_seconds, 300))) AS slow
+                   FROM (SELECT j.* FROM holdfast.jobs j
+                          WHERE j.state = 'running' AND j.locked_by IS NOT NULL
+                            AND coalesce(j.tenant, '') >= coalesce(p_tenant, '') AND (p_tenant IS NULL OR coalesce(j.tenant, '') <= p_tenant)
+                          ORDER BY coalesce(j.tenant, ''), j.queue, j.seq LIMIT p_look) AS r GROUP BY 1) AS l ON l.queue = c.queue;
 END $$;
+
+-- For those who have not been replaced yet: looks at the rows of all that it counts.
+CREATE OR REPLACE FUNCTION holdfast.queue_stats_v1(p_tenant text, p_grace double precision, p_cap integer, p_now timestamptz)
+RETURNS TABLE (kind text, queue text, n bigint, stuck bigint, slow bigint, oldest double precision)
+LANGUAGE sql AS $$ SELECT * FROM holdfast.queue_stats_v2(p_tenant, p_grace, p_cap, p_cap, p_now) $$;
 
 -- Of completed jobs there is no index, because every completion would pay for it: the oldest jobs are looked at instead.
 CREATE OR REPLACE FUNCTION holdfast.job_counts_v1(p_tenant text, p_cap integer) RETURNS TABLE (state text, n bigint)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 #variable_conflict use_column
 BEGIN
-    RETURN QUERY
-    SELECT CASE WHEN q.kind = 'running' THEN 'running' ELSE 'queued' END, least(p_cap, sum(q.n))::bigint
-      FROM holdfast.queue_stats_v1(p_tenant, 0, p_cap, NULL) AS q GROUP BY 1;
     IF p_tenant IS NOT NULL THEN
         RETURN QUERY SELECT e.state, (SELECT count(*) FROM (SELECT 1 FROM holdfast.jobs k WHERE k.tenant = p_tenant AND k.state = e.state
                                                              ORDER BY k.id LIMIT p_cap) AS j)
-                       FROM unnest(ARRAY['completed', 'failed', 'cancelled']) AS e (state);
+                       FROM unnest(ARRAY['queued', 'running', 'completed', 'failed', 'cancelled']) AS e (state);
         RETURN;
     END IF;
+    RETURN QUERY SELECT 'running', count(*)
+      FROM (SELECT 1 FROM holdfast.jobs k WHERE k.state = 'running' AND k.locked_by IS NOT NULL
+             ORDER BY coalesce(k.tenant, ''), k.queue, k.seq LIMIT p_cap) AS j;
+    RETURN QUERY SELECT 'queued', least(p_cap,
+        (SELECT count(*) FROM (SELECT 1 FROM holdfast.jobs k WHERE k.state = 'queued' AND k.hold IS NULL ORDER BY k.queue LIMIT p_cap) AS j)
+        + (SELECT count(*) FROM (SELECT 1 FROM holdfast.jobs k WHERE k.state = 'queued' AND k.hold = 'time' ORDER BY k.run_at LIMIT p_cap) AS j)
+        + (SELECT count(*) FROM (SELECT k.hold FROM holdfast.jobs k
+                                  WHERE k.order_key IS NOT NULL AND (k.state IN ('queued', 'running') OR (k.state = 'failed' AND k.order_blocks))
+                                  ORDER BY coalesce(k.tenant, ''), k.order_key, k.seq LIMIT p_cap) AS j WHERE j.hold = 'order'));
     RETURN QUERY SELECT 'completed', count(*) FROM (SELECT k.state FROM holdfast.jobs k ORDER BY k.id LIMIT p_cap) AS j WHERE j.state = 'completed';
     RETURN QUERY SELECT 'failed', count(*) FROM (SELECT 1 FROM holdfast.jobs k WHERE k.state = 'failed' LIMIT p_cap) AS j;
     RETURN QUERY SELECT 'cancelled', count(*) FROM (SELECT 1 FROM holdfast.jobs k WHERE k.state = 'cancelled' LIMIT p_cap) AS j;
 END $$;
+
+-- What has waited for p_older_than seconds and is known to no live worker. Grouped before workers are asked, queue by queue, so
+-- that one long queue does not hide the others; of each as many jobs are looked at as its share of p_look.
+CREATE OR REPLACE FUNCTION holdfast.job_unserved_v1(p_older_than double precision, p_limit integer, p_look integer, p_now timestamptz)
+RETURNS TABLE (queue text, task text, n bigint)
+LANGUAGE sql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+    WITH RECURSIVE hop (queue) AS (
+        (SELECT j.queue FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL ORDER BY j.queue LIMIT 1)
+        UNION ALL
+        SELECT (SELECT j.queue FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue > hop.queue ORDER BY j.queue LIMIT 1)
+          FROM hop WHERE hop.queue IS NOT NULL
+    ), asked AS (
+        SELECT coalesce(p_now, clock_timestamp()) AS now, greatest(100, p_look / (1 + (SELECT count(hop.queue) FROM hop))) AS share
+    ), waiting AS (
+        SELECT w.queue, w.task, count(*) AS n
+          FROM hop CROSS JOIN asked CROSS JOIN LATERAL (
+                SELECT j.queue, j.task, j.run_at FROM holdfast.jobs j
+                 WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue = hop.queue
+                 ORDER BY coalesce(j.tenant, ''), (~j.priority), j.run_at, j.seq LIMIT asked.share) AS w
+         WHERE w.run_at < asked.now - make_interval(secs => p_older_than) GROUP BY 1, 2
+         UNION ALL
+        SELECT d.queue, d.task, count(*)
+          FROM asked CROSS JOIN LATERAL (
+                SELECT j.queue, j.task FROM holdfast.jobs j
+                 WHERE j.state = 'queued' AND j.hold = 'time' AND j.run_at < asked.now - make_interval(secs => p_older_than)
+                 ORDER BY j.run_at LIMIT asked.share) AS d
+         GROUP BY 1, 2
+    )
+    SELECT waiting.queue, waiting.task, sum(waiting.n)::bigint
+      FROM waiting CROSS JOIN asked
+     WHERE NOT EXISTS (SELECT 1 FROM holdfast.workers w
+                        WHERE w.last_seen_at > asked.now - interval '60 seconds' AND NOT w.draining
+                          AND waiting.queue = ANY (w.queues) AND waiting.task = ANY (w.tasks))
+     GROUP BY 1, 2 ORDER BY 3 DESC LIMIT p_limit
+$$;
 
 -- What waits for a worker, for whoever wakes machines: tenant by tenant, until p_enough jobs are found that limits let run, or
 -- p_hops tenants were looked at. Looks at p_cap jobs of each and takes no lock: a machine too many is harmless.

@@ -108,8 +108,9 @@ SELECT id::text, queue, task, tenant, attempt, state, reason, locked_by, stage F
 SELECT holdfast.order_heal_v1()
 
 -- name: progress_set
+-- A run that completes its job in a transaction of its own may have said something just before.
 UPDATE holdfast.jobs SET progress = coalesce($3, progress), stage = coalesce($4, stage), updated_at = coalesce($5, clock_timestamp())
- WHERE id = $1 AND run_id = $2 AND state = 'running' RETURNING true
+ WHERE id = $1 AND run_id = $2 AND state IN ('running', 'completed') RETURNING true
 
 -- name: job_prune
 -- Ids carry the time they were made, so the primary key finds old rows without an index of their own.
@@ -132,15 +133,7 @@ SELECT id::text, queue, task, state, run_id::text, attempt, max_attempts, run_no
   FROM holdfast.jobs WHERE id = $1 AND ($2::text IS NULL OR tenant = $2)
 
 -- name: job_unserved
-SELECT waiting.queue, waiting.task, count(*)
-  FROM (SELECT queue, task FROM holdfast.jobs
-         WHERE state = 'queued' AND (hold IS NULL OR hold = 'time')
-           AND run_at < coalesce($3, clock_timestamp()) - make_interval(secs => $1)
-         LIMIT 10000) AS waiting
- WHERE NOT EXISTS (SELECT 1 FROM holdfast.workers w
-                    WHERE w.last_seen_at > coalesce($3, clock_timestamp()) - interval '60 seconds' AND NOT w.draining
-                      AND waiting.queue = ANY (w.queues) AND waiting.task = ANY (w.tasks))
- GROUP BY 1, 2 ORDER BY 3 DESC LIMIT $2
+SELECT queue, task, n FROM holdfast.job_unserved_v1($1, $2, $3, $4)
 
 -- name: job_demand
 SELECT queue, tenant, task, waiting, oldest, oldest_id::text, room, queue_room FROM holdfast.job_demand_v1($1, $2, $3, $4)

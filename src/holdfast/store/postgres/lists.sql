@@ -41,6 +41,17 @@ SELECT id::text FROM (/* matching */) AS found ORDER BY found.id DESC
 -- name: job_count
 SELECT count(*) FROM (/* matching */) AS found
 
+-- name: job_count_of_tenant
+-- Where nothing but states is asked for, jobs_tenant tells it alone.
+SELECT least($3::bigint, sum(counted.n)) FROM unnest($2::text[]) AS s (state) CROSS JOIN LATERAL (
+    SELECT count(*) AS n FROM (
+        SELECT 1 FROM holdfast.jobs i WHERE i.tenant = $1 AND i.state = s.state
+         ORDER BY i.tenant DESC, i.state DESC, i.id DESC LIMIT $3::bigint) AS found) AS counted
+
+-- name: job_count_of_all
+-- Part by part, each with an index of its own.
+SELECT count(*) FROM (SELECT 1 FROM holdfast.jobs j WHERE true /* part */ LIMIT $1) AS found
+
 -- name: job_cancel_many
 SELECT id::text FROM holdfast.jobs_cancel_v1($1, $2, $3) AS id
 

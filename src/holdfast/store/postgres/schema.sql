@@ -114,6 +114,7 @@ CREATE INDEX jobs_batch ON holdfast.jobs (batch, state, id) WHERE batch IS NOT N
 CREATE INDEX jobs_announce ON holdfast.jobs (id) WHERE announced < run_no AND state IN ('completed', 'failed', 'cancelled');
 -- The deliveries of one webhook, newest first; their project is the webhook.
 CREATE INDEX jobs_deliveries ON holdfast.jobs (project, id) WHERE task = 'holdfast:deliver';
+CREATE INDEX jobs_deliveries_failed ON holdfast.jobs (project, id) WHERE task = 'holdfast:deliver' AND state = 'failed';
 
 CREATE TABLE holdfast.plans (
     name        text    NOT NULL PRIMARY KEY,

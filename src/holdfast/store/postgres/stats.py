@@ -24,9 +24,9 @@ class StatsVerbs:
         return {state.value: found.get(state.value, 0) for state in State}
 
     async def queue_stats(
-        self, *, tenant: str | None = None, deadline_grace: float = 0.0, cap: int = 10_000
+        self, *, tenant: str | None = None, deadline_grace: float = 0.0, cap: int = 10_000, look_at: int = 10_000
     ) -> list[QueueLoad]:
-        return load_of(await self._fetch("queue_stats", tenant, deadline_grace, cap, self._clock.now()))
+        return load_of(await self._fetch("queue_stats", tenant, deadline_grace, cap, min(cap, look_at), self._clock.now()))
 
     async def tally_add(self, tallies: Sequence[Tally]) -> None:
         await self._fetch("tally_add", msgspec.json.encode(tallies).decode(), self._clock.now())

@@ -2,7 +2,7 @@
 SELECT state, n FROM holdfast.job_counts_v1($1, $2)
 
 -- name: queue_stats
-SELECT kind, queue, n, stuck, slow, oldest FROM holdfast.queue_stats_v1($1, $2, $3, $4)
+SELECT kind, queue, n, stuck, slow, oldest FROM holdfast.queue_stats_v2($1, $2, $3, $4, $5)
 
 -- name: tally_add
 -- What is older than any question is taken away by the way. Totals stand at minute 0, and what charts of a week are drawn

@@ -306,8 +306,9 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
             raise JobNotFound(f"There is no job {job_id}.")
         return rows.job_of(found[0])
 
-    async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
-        return [(row[0], row[1], row[2]) for row in await self._fetch("job_unserved", older_than, limit, self._clock.now())]
+    async def job_unserved(self, older_than: float, limit: int, *, look_at: int = 10_000) -> list[tuple[str, str, int]]:
+        found = await self._fetch("job_unserved", older_than, limit, look_at, self._clock.now())
+        return [(row[0], row[1], row[2]) for row in found]
 
     async def job_demand(self, *, enough: int, cap: int) -> list[Demand]:
         return [Demand(*row) for row in await self._fetch("job_demand", enough, cap, DEMAND_HOPS_MAX, self._clock.now())]
@@ -321,9 +322,10 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
     # -- workers -------------------------------------------------------------------------------------------------------
 
     async def worker_save(self, worker: WorkerRow) -> None:
-        w = worker
-        fields = (w.id, w.host, w.pid, w.machine_id, w.version, w.queues, w.tasks, w.concurrency, w.running, w.draining)
-        await self._fetch_soon("worker_save", *fields, self._clock.now())
+        await self._fetch_soon("worker_save", *rows.of_worker(worker), self._clock.now())
+
+    async def worker_seen(self, worker: WorkerRow) -> None:
+        await self._fetch_soon("worker_seen", *rows.of_worker(worker), self._clock.now())
 
     async def worker_remove(self, worker_id: str) -> None:
         await self._fetch_soon("worker_remove", worker_id)

@@ -14,9 +14,15 @@ WHERE minute >= $1 AND name IN ('completed', 'failed', 'cancelled')
 GROUP BY queue, minute ORDER BY queue, minute LIMIT $2
 
 -- name: job_recent_of_tenant
--- The newest of one state, straight from the index of tenants.
-SELECT run_at, started_at, finished_at FROM holdfast.jobs
-WHERE tenant = $1 AND state = $2 ORDER BY tenant DESC, state DESC, id DESC LIMIT $3
+-- The newest of each way to end, straight from the index of tenants: how long ago each began to wait, to run, and ended.
+SELECT * FROM (SELECT state, :since(run_at) AS waited, :since(started_at) AS ran, :since(finished_at) AS ended FROM holdfast.jobs
+    WHERE tenant = $1 AND state = 'completed' ORDER BY tenant DESC, state DESC, id DESC LIMIT $2) AS completed
+UNION ALL
+SELECT * FROM (SELECT state, :since(run_at) AS waited, :since(started_at) AS ran, :since(finished_at) AS ended FROM holdfast.jobs
+    WHERE tenant = $1 AND state = 'failed' ORDER BY tenant DESC, state DESC, id DESC LIMIT $2) AS failed
+UNION ALL
+SELECT * FROM (SELECT state, :since(run_at) AS waited, :since(started_at) AS ran, :since(finished_at) AS ended FROM holdfast.jobs
+    WHERE tenant = $1 AND state = 'cancelled' ORDER BY tenant DESC, state DESC, id DESC LIMIT $2) AS cancelled
 
 -- name: step_list
 SELECT name, run_id, created_at FROM holdfast.steps WHERE job_id = $1 ORDER BY created_at LIMIT $2

@@ -62,13 +62,28 @@ SET disabled_at = NULL, disabled_reason = NULL, failures = 0, failing_since_at =
 WHERE id = $1 AND (CAST($2 AS text) IS NULL OR tenant = $2) AND disabled_at IS NOT NULL RETURNING id, tenant
 
 -- name: delivery_list
--- Newest first. The task is written here and not given, so that jobs_deliveries can be used.
-SELECT CAST(id AS text) AS id, CAST(args AS text) AS args, state, hold, attempt,
+-- Newest first, those before an id. The task is written here and not given, so that jobs_deliveries can be used; sorted is by the
+-- column and not by the text that is shown, so that nothing but the page is read.
+SELECT CAST(j.id AS text) AS id, CAST(args AS text) AS args, state, hold, attempt,
     cancel_requested_at, CAST(result AS text) AS answer, error_code, error_message, run_at, created_at, finished_at
-FROM holdfast.jobs
-WHERE task = 'holdfast:deliver' AND project = $1 AND (CAST($2 AS text) IS NULL OR state = $2)
-    AND (CAST($3 AS text) IS NULL OR CAST(id AS text) < $3)
-ORDER BY id DESC LIMIT $4
+FROM holdfast.jobs AS j
+WHERE task = 'holdfast:deliver' AND project = $1 AND j.id < $2 AND (CAST($4 AS text) IS NULL OR state = $4)
+ORDER BY j.id DESC LIMIT $3
+
+-- name: delivery_list_failed
+-- The same by jobs_deliveries_failed.
+SELECT CAST(j.id AS text) AS id, CAST(args AS text) AS args, state, hold, attempt,
+    cancel_requested_at, CAST(result AS text) AS answer, error_code, error_message, run_at, created_at, finished_at
+FROM holdfast.jobs AS j
+WHERE task = 'holdfast:deliver' AND state = 'failed' AND project = $1 AND j.id < $2 ORDER BY j.id DESC LIMIT $3
+
+-- name: delivery_list_of_state
+-- The same for what waits, runs or was cancelled, by jobs_tenant: that is little beside what has completed.
+SELECT CAST(j.id AS text) AS id, CAST(args AS text) AS args, state, hold, attempt,
+    cancel_requested_at, CAST(result AS text) AS answer, error_code, error_message, run_at, created_at, finished_at
+FROM holdfast.jobs AS j
+WHERE tenant = $5 AND state = $4 AND task = 'holdfast:deliver' AND project = $1 AND j.id < $2
+ORDER BY tenant DESC, state DESC, j.id DESC LIMIT $3
 
 -- name: delivery_get
 SELECT CAST(id AS text) AS id, CAST(args AS text) AS args, state, hold, attempt,
@@ -78,10 +93,8 @@ WHERE task = 'holdfast:deliver' AND project = $1 AND CAST(id AS text) = $2
 
 -- name: delivery_failed_first
 -- Oldest first, as they are to be sent again.
-SELECT CAST(id AS text) AS id
-FROM holdfast.jobs
-WHERE task = 'holdfast:deliver' AND project = $1 AND state = 'failed' AND (CAST($2 AS text) IS NULL OR CAST(id AS text) > $2)
-ORDER BY id LIMIT $3
+SELECT CAST(j.id AS text) AS id FROM holdfast.jobs AS j
+WHERE task = 'holdfast:deliver' AND state = 'failed' AND project = $1 AND j.id > $2 ORDER BY j.id LIMIT $3
 
 -- name: delivery_hasten
 -- A receiver that is back is not kept waiting: what was to be tried again later is due now.

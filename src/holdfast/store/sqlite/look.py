@@ -11,7 +11,6 @@ from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.session import Session
 
 ALIVE_SECONDS = 60.0
-UNSERVED_SCAN_MAX = 10_000
 UNSERVED_SCAN_MIN = 100
 """Of one queue, however many there are."""
 
@@ -32,9 +31,9 @@ def leases(session: Session, worker: str) -> list[Beat]:
     return [Beat(*row) for row in session.all("lease_list", worker=worker)]
 
 
-def unserved(session: Session, older_than: float, limit: int) -> list[tuple[str, str, int]]:
+def unserved(session: Session, older_than: float, limit: int, look_at: int) -> list[tuple[str, str, int]]:
     queues = session.all("queue_list_waiting")
-    scan = max(UNSERVED_SCAN_MIN, UNSERVED_SCAN_MAX // (1 + len(queues)))
+    scan = max(UNSERVED_SCAN_MIN, look_at // (1 + len(queues)))
     bounds = {"older_than": older_than, "alive_seconds": ALIVE_SECONDS, "scan": scan}
     found = session.all("job_unserved_due", **bounds)
     for waiting in queues:

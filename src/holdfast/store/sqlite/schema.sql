@@ -113,6 +113,7 @@ CREATE INDEX holdfast_jobs_batch ON holdfast_jobs (batch, state, id) WHERE batch
 CREATE INDEX holdfast_jobs_announce ON holdfast_jobs (id) WHERE announced < run_no AND state IN ('completed', 'failed', 'cancelled');
 -- The deliveries of one webhook, newest first; their project is the webhook.
 CREATE INDEX holdfast_jobs_deliveries ON holdfast_jobs (project, id) WHERE task = 'holdfast:deliver';
+CREATE INDEX holdfast_jobs_deliveries_failed ON holdfast_jobs (project, id) WHERE task = 'holdfast:deliver' AND state = 'failed';
 
 -- Whatever moves an ordered job out of the way, also on a caller's own connection, lets the head of its key go in the
 -- same transaction. A head that is running, or failed and blocking, is left alone, and so are those behind it.

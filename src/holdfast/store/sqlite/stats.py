@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from holdfast.job import State
 from holdfast.store.protocol import QueueLoad, Tally
-from holdfast.store.sqlite.session import Session, as_json
+from holdfast.store.sqlite.session import STATEMENTS, Session, as_json
 from holdfast.store.stats_rows import load_of, recent_of
 
 T = TypeVar("T")
@@ -24,9 +24,9 @@ class StatsVerbs:
         return await self._read(lambda session: _counts(session, tenant, cap))
 
     async def queue_stats(
-        self, *, tenant: str | None = None, deadline_grace: float = 0.0, cap: int = 10_000
+        self, *, tenant: str | None = None, deadline_grace: float = 0.0, cap: int = 10_000, look_at: int = 10_000
     ) -> list[QueueLoad]:
-        return await self._read(lambda session: load_of(_loads(session, tenant, deadline_grace, cap)))
+        return await self._read(lambda session: load_of(_loads(session, tenant, deadline_grace, cap, look_at)))
 
     async def tally_add(self, tallies: Sequence[Tally]) -> None:
         def operation(session: Session) -> None:
@@ -42,21 +42,21 @@ class StatsVerbs:
         return await self._read(lambda session: recent_of(minutes, session.all("tally_recent", minutes=minutes)))
 
 
-def _loads(session: Session, tenant: str | None, grace: float, cap: int) -> list[Any]:
+def _loads(session: Session, tenant: str | None, grace: float, cap: int, look_at: int) -> list[Any]:
     found: list[Any] = []
     waiting = "queue_stats_waiting" if tenant is None else "queue_stats_waiting_of"
     for row in session.all("queue_list_waiting"):
         found += session.all(waiting, queue=row["queue"], tenant=tenant, cap=cap)
     found += session.all("queue_stats_held", tenant=tenant, cap=cap)
-    return found + session.all("queue_stats_running", tenant=tenant, cap=cap, grace=grace)
+    running = STATEMENTS["queue_stats_running"]
+    if tenant is not None:
+        running = running.replace("/* tenant */", "AND coalesce(tenant, '') = :tenant")
+    values = {"tenant": tenant, "grace": grace, "cap": cap, "look_at": min(cap, look_at)}
+    return found + session.execute(running, values).fetchall()
 
 
 def _counts(session: Session, tenant: str | None, cap: int) -> dict[str, int]:
-    ended = "job_counts_ended" if tenant is None else "job_counts_ended_of"
-    counts = {state.value: 0 for state in State} | {
-        row["state"]: row["n"] for row in session.all(ended, tenant=tenant, cap=cap)
-    }
-    for row in _loads(session, tenant, 0.0, cap):
-        state = State.RUNNING if row["kind"] == "running" else State.QUEUED
-        counts[state.value] = min(cap, counts[state.value] + row["n"])
+    counts = {state.value: 0 for state in State}
+    for row in session.all("job_counts" if tenant is None else "job_counts_of", tenant=tenant, cap=cap):
+        counts[row["state"]] = min(cap, counts[row["state"]] + row["n"])
     return counts

@@ -1,15 +1,26 @@
--- name: job_counts_ended
+-- name: job_counts
+-- All from indexes alone, but for the few that wait for their turn.
 SELECT 'completed' AS state, count(*) AS n FROM (
     SELECT 1 FROM holdfast_jobs WHERE state = 'completed' AND state IN ('completed', 'cancelled') LIMIT :cap)
 UNION ALL SELECT 'failed', count(*) FROM (SELECT 1 FROM holdfast_jobs WHERE state = 'failed' LIMIT :cap)
 UNION ALL SELECT 'cancelled', count(*) FROM (
-    SELECT 1 FROM holdfast_jobs WHERE state = 'cancelled' AND state IN ('completed', 'cancelled') LIMIT :cap);
+    SELECT 1 FROM holdfast_jobs WHERE state = 'cancelled' AND state IN ('completed', 'cancelled') LIMIT :cap)
+UNION ALL SELECT 'running', count(*) FROM (
+    SELECT 1 FROM holdfast_jobs INDEXED BY holdfast_jobs_running WHERE state = 'running' LIMIT :cap)
+UNION ALL SELECT 'queued', count(*) FROM (
+    SELECT 1 FROM holdfast_jobs INDEXED BY holdfast_jobs_claimable WHERE state = 'queued' AND hold IS NULL LIMIT :cap)
+UNION ALL SELECT 'queued', count(*) FROM (
+    SELECT 1 FROM holdfast_jobs INDEXED BY holdfast_jobs_scheduled WHERE state = 'queued' AND hold = 'time' LIMIT :cap)
+UNION ALL SELECT 'queued', count(*) FROM (
+    SELECT hold FROM holdfast_jobs INDEXED BY holdfast_jobs_order_key
+    WHERE order_key IS NOT NULL AND (state IN ('queued', 'running') OR (state = 'failed' AND order_blocks)) LIMIT :cap)
+    WHERE hold = 'order';
 
--- name: job_counts_ended_of
-SELECT ended.value AS state, (
+-- name: job_counts_of
+SELECT each.value AS state, (
     SELECT count(*) FROM (SELECT 1 FROM holdfast_jobs INDEXED BY holdfast_jobs_tenant
-                          WHERE tenant = :tenant AND state = ended.value LIMIT :cap)) AS n
-FROM json_each('["completed", "failed", "cancelled"]') AS ended;
+                          WHERE tenant = :tenant AND state = each.value LIMIT :cap)) AS n
+FROM json_each('["queued", "running", "completed", "failed", "cancelled"]') AS each;
 
 -- name: queue_stats_waiting
 SELECT 'waiting' AS kind, :queue AS queue, count(*) AS n, 0 AS stuck, 0 AS slow, :now - min(run_at) AS oldest
@@ -34,12 +45,16 @@ WHERE hold = 'order' AND (:tenant IS NULL OR tenant = :tenant)
 GROUP BY 2;
 
 -- name: queue_stats_running
-SELECT 'running' AS kind, queue, count(*) AS n, sum(lease_expires_at < :now OR coalesce(deadline < :now - :grace, 0)) AS stuck,
-    sum(started_at < :now - coalesce(expected_seconds, 300)) AS slow, NULL AS oldest
-FROM (SELECT * FROM holdfast_jobs INDEXED BY holdfast_jobs_running
-      WHERE state = 'running' AND coalesce(tenant, '') >= coalesce(:tenant, '') LIMIT :cap)
-WHERE :tenant IS NULL OR tenant = :tenant
-GROUP BY 2;
+-- How many run is told by the index. Whether they have a lease is told by their rows, which lie scattered over the table.
+SELECT 'running' AS kind, counted.queue AS queue, n, coalesce(stuck, 0) AS stuck, coalesce(slow, 0) AS slow, NULL AS oldest
+FROM (SELECT queue, count(*) AS n
+      FROM (SELECT queue FROM holdfast_jobs INDEXED BY holdfast_jobs_running WHERE state = 'running' /* tenant */ LIMIT :cap)
+      GROUP BY queue) AS counted
+LEFT JOIN (SELECT queue, sum(lease_expires_at < :now OR coalesce(deadline < :now - :grace, 0)) AS stuck,
+               sum(started_at < :now - coalesce(expected_seconds, 300)) AS slow
+           FROM (SELECT queue, lease_expires_at, deadline, started_at, expected_seconds
+                 FROM holdfast_jobs INDEXED BY holdfast_jobs_running WHERE state = 'running' /* tenant */ LIMIT :look_at)
+           GROUP BY queue) AS seen ON seen.queue = counted.queue;
 
 -- name: tally_add
 -- Totals stand at minute 0, and what charts of a week are drawn from at minus the hour, of all queues together.

@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-import msgspec
-
 from holdfast.clock import DatabaseClock
 from holdfast.errors import ConfigError, NotMigrated
 from holdfast.job import Job, Run, State
@@ -259,8 +257,8 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
     async def job_count(self, where: JobFilter, cap: int) -> int:
         return await self._read(lambda session: lists.count(session, where, cap))
 
-    async def job_unserved(self, older_than: float, limit: int) -> list[tuple[str, str, int]]:
-        return await self._read(lambda session: look.unserved(session, older_than, limit))
+    async def job_unserved(self, older_than: float, limit: int, *, look_at: int = 10_000) -> list[tuple[str, str, int]]:
+        return await self._read(lambda session: look.unserved(session, older_than, limit, look_at))
 
     async def job_demand(self, *, enough: int, cap: int) -> list[Demand]:
         return await self._read(lambda session: demand.demand(session, enough, cap))
@@ -271,10 +269,10 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
     # -- workers -------------------------------------------------------------------------------------------------------
 
     async def worker_save(self, worker: WorkerRow) -> None:
-        lists = {"queues": as_json(worker.queues), "tasks": as_json(worker.tasks)}
-        values = {**msgspec.structs.asdict(worker), **lists}
-        del values["started_at"], values["last_seen_at"]  # the database's clock dates both
-        await self._write(lambda session: session.run("worker_save", **values))
+        await self._write(lambda session: session.run("worker_save", **rows.of_worker(worker)))
+
+    async def worker_seen(self, worker: WorkerRow) -> None:
+        await self._write(lambda session: session.run("worker_seen", **rows.of_worker(worker)))
 
     async def worker_remove(self, worker_id: str) -> None:
         await self._write(lambda session: session.run("worker_remove", id=worker_id))

@@ -73,7 +73,7 @@ class JobUsage(BaseModel):
 async def visible_machines(hf: Holdfast, caller: Caller) -> list[MachineView]:
     """What this caller may see: without the service role neither other machines, nor whose jobs run beside his."""
     machines = await hf.machines.list() if hf.machines.configured else []
-    if may(caller, Act.OPERATE):
+    if may(caller, Act.OPERATE) or not machines:
         return machines
     own = {str(job["id"]) for job in await hf.machines.running_jobs() if job["tenant"] == caller.tenant}
     for machine in machines:

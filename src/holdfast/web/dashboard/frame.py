@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, parse_qsl, quote, urlencode
 
 import jinja2
@@ -15,11 +15,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from holdfast.app import Holdfast
 from holdfast.errors import InvalidOption
 from holdfast.pages import Nav, Pages
-from holdfast.people.cache import ShortCache
-from holdfast.stats import Stats
+from holdfast.stats import COUNT_CAP, Stats, stats_of
+from holdfast.store.protocol import QueueLoad
 from holdfast.version import VERSION
 from holdfast.web.access import Act, Caller, may, require
 from holdfast.web.dashboard import words
+from holdfast.web.dashboard.memory import Count, Memory, Subject, T
 from holdfast.web.dashboard.rendering import Assets
 from holdfast.web.routing import scope
 
@@ -32,7 +33,10 @@ HEADERS = {
     # With no-referrer a browser would not say either which page a form was sent from.
     "Referrer-Policy": "same-origin",
 }
-COUNTS_SECONDS = 3.0
+LOOKED_AT_FIRST = 250
+"""Rows that are read for what no index tells (leases, tasks) while somebody waits for a page, and nothing is remembered."""
+COUNTED_AT_FIRST = 5_000
+"""Up to where jobs are counted meanwhile, where their number stands beside a list."""
 FIELDS_MAX = 1000
 FIELD_CHARS_MAX = 10_000
 
@@ -65,9 +69,34 @@ class Site:
         self.nav = [entry for group in groups for entry in group.nav]
         self.sentences = {**{name: text for group in groups for name, text in group.said.items()}, **words.SENTENCES}
         self.assets = Assets()
-        self.counts: ShortCache[dict[str, int]] = ShortCache(COUNTS_SECONDS)
-        """By tenant: however many look on, they are counted once in a while."""
-        self.stats: ShortCache[Stats] = ShortCache(COUNTS_SECONDS)
+        self.memory = Memory()
+
+
+class Counts(NamedTuple):
+    """Jobs by state, each counted to a cap at the most."""
+
+    by_state: dict[str, int]
+    cap: int
+
+
+class Loads(NamedTuple):
+    """What is in the queues."""
+
+    of_queues: list[QueueLoad]
+    at_least: bool
+    """More run than were looked at: more of them may be stuck or slow than were found."""
+
+
+class Figures(NamedTuple):
+    """How the queues are doing."""
+
+    stats: Stats
+    at_least: bool
+    """More wait or run than were looked at: more of them may be stuck, slow or orphaned than were found."""
+
+    @property
+    def loads(self) -> Loads:
+        return Loads([queue.load for queue in self.stats.queues.values()], self.at_least)
 
 
 class PageRequest:
@@ -115,23 +144,37 @@ class PageRequest:
             raise InvalidOption("The service role works across organizations: choose one of them first.")
         return self.tenant
 
-    async def counts(self) -> dict[str, int]:
-        """Jobs by state, each counted to a cap at the most, as they were a moment ago."""
-        who = f"tenant {self.tenant}" if self.tenant is not None else "all"
-        found = self.site.counts.get(who)
-        if found is None:
-            found = await self.site.hf.store.job_counts(words.COUNT_CAP, tenant=self.tenant)
-            self.site.counts.put(who, found)
-        return found
+    async def counts(self) -> Counts:
+        """Jobs by state, as they were a moment ago."""
 
-    async def stats(self) -> Stats:
+        async def count(cap: int) -> Counts:
+            return Counts(await self.site.hf.store.job_counts(cap, tenant=self.tenant), cap)
+
+        return await self.remembered("counts", lambda: count(COUNT_CAP), lambda: count(COUNTED_AT_FIRST))
+
+    async def figures(self) -> Figures:
         """How the queues are doing, as it was a moment ago."""
-        who = f"tenant {self.tenant}" if self.tenant is not None else "all"
-        found = self.site.stats.get(who)
-        if found is None:
-            found = await self.site.hf.stats(tenant=self.tenant)
-            self.site.stats.put(who, found)
-        return found
+        hf, tenant = self.site.hf, self.tenant
+
+        async def look(rows: int) -> Figures:
+            stats = await stats_of(hf.store, hf.settings, tenant, look_at=rows)
+            told_by_rows = stats.counts["running"], stats.counts["queued"] if tenant is None else 0
+            return Figures(stats, max(told_by_rows) > rows)
+
+        return await self.remembered("figures", lambda: look(COUNT_CAP), lambda: look(LOOKED_AT_FIRST))
+
+    async def loads(self) -> Loads:
+        """What is in the queues, as it was a moment ago."""
+
+        async def look(rows: int) -> Loads:
+            found = await self.site.hf.store.queue_stats(tenant=self.tenant, cap=COUNT_CAP, look_at=rows)
+            return Loads(found, sum(load.running for load in found) > rows)
+
+        return await self.remembered("loads", lambda: look(COUNT_CAP), lambda: look(LOOKED_AT_FIRST))
+
+    async def remembered(self, name: str, count: Count[T], at_first: Count[T] | None = None, *, part: str = "") -> T:
+        """`part`: what tells it from others of the same name, apart from the organization that is looked at."""
+        return await self.site.memory.get(Subject(name, self.tenant, part), count, at_first)
 
     # -- what was sent -------------------------------------------------------------------------------------------------
 
@@ -198,10 +241,13 @@ class PageRequest:
         return HTMLResponse(text.encode(errors="replace"), status, headers=HEADERS)
 
     def redirect(self, path: str, done: str | None = None, **query: Any) -> Response:
+        if done is not None:
+            self.site.memory.forget(self.tenant)
         return RedirectResponse(self.link(path, done=done, **query), 303, headers=HEADERS)
 
     async def redirect_back(self, otherwise: str, done: str, **query: Any) -> Response:
         """To the page that the form was on, with its filters."""
+        self.site.memory.forget(self.tenant)
         back = local_path((await self.form()).get("back"))
         if back is None:
             return self.redirect(otherwise, done, **query)

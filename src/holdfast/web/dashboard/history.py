@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -103,20 +103,17 @@ async def of_all(hf: Holdfast, window: Window = HOUR) -> History:
 
 async def of_tenant(hf: Holdfast, tenant: str, window: Window = HOUR) -> History:
     """Workers do not count by tenant: this looks at its newest jobs of each state."""
-    first = window.first(_this_minute(hf))
+    now = _now(hf)
+    first = window.first(int(now // 60))
     ends: list[dict[str, float]] = [dict.fromkeys(KINDS, 0.0) for _ in range(window.columns)]
     waits: list[list[float]] = [[] for _ in ends]
     runs: list[list[float]] = [[] for _ in ends]
-    partial = False
-    for state in ("completed", "failed", "cancelled"):
-        rows = await hf.store.shared("job_recent_of_tenant", tenant, state, NEWEST_OF_TENANT)
-        partial |= len(rows) == NEWEST_OF_TENANT
-        for row in rows:
-            if row["finished_at"] is None:
-                continue
-            no = (int(row["finished_at"].timestamp() // 60) - first) // window.minutes
-            if 0 <= no < window.columns:
-                _add(row, ends[no], state, waits[no], runs[no])
+    rows = await hf.store.shared("job_recent_of_tenant", tenant, NEWEST_OF_TENANT)
+    for row in rows:
+        no = -1 if row["ended"] is None else (int((now - row["ended"]) // 60) - first) // window.minutes
+        if 0 <= no < window.columns:
+            _add(row, ends[no], waits[no], runs[no])
+    partial = NEWEST_OF_TENANT in Counter(row["state"] for row in rows).values()
     return History(
         window,
         ends,
@@ -139,11 +136,11 @@ async def by_queue(hf: Holdfast) -> dict[str, list[float]]:
     return found
 
 
-def _add(row: Mapping[str, Any], ends: dict[str, float], state: str, waits: list[float], runs: list[float]) -> None:
-    ends[state] += 1
-    if row["started_at"] is not None:
-        waits.append(max(0.0, (row["started_at"] - row["run_at"]).total_seconds()))
-        runs.append(max(0.0, (row["finished_at"] - row["started_at"]).total_seconds()))
+def _add(row: Mapping[str, Any], ends: dict[str, float], waits: list[float], runs: list[float]) -> None:
+    ends[row["state"]] += 1
+    if row["ran"] is not None:
+        waits.append(max(0.0, row["waited"] - row["ran"]))
+        runs.append(max(0.0, row["ran"] - row["ended"]))
 
 
 def _part(values: list[float], part: float) -> float | None:
@@ -157,5 +154,9 @@ def _number(window: Window, ends: Sequence[Mapping[str, float]]) -> float:
 
 
 def _this_minute(hf: Holdfast) -> int:
+    return int(_now(hf) // 60)
+
+
+def _now(hf: Holdfast) -> float:
     now = hf.clock.now()
-    return int((now.timestamp() if now else time.time()) // 60)
+    return now.timestamp() if now else time.time()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from holdfast import bulk
 from holdfast.bulk import BulkVerb
 from holdfast.errors import HoldfastError, InvalidOption, JobConflict, JobNotFound
-from holdfast.ids import is_uuid
+from holdfast.ids import LAST_ID, is_uuid
 from holdfast.job import Job, State
 from holdfast.pages import Nav, Pages
 from holdfast.web.dashboard import filters, words
@@ -20,17 +20,28 @@ from holdfast.web.dashboard.rows import row
 
 PER_PAGE = 50
 NAMED_TASKS_MAX = 5
-LOOKED_AT = 2_000
+LOOKED_AT = 1_000
 """How many jobs a filter goes through before it asks whether to go on."""
-LOOKED_AT_OF_ONE = 500
+LOOKED_AT_OF_ONE = 250
 """The same within one organization, of each state: its jobs lie scattered among those of the others, and cost more each."""
-NEWEST = "ffffffff-ffff-ffff-ffff-ffffffffffff"
-"""Before this id lie all."""
+ACTED_ON_MAX = 5_000
+"""Of all that match, at a time: the question counts them before it is shown, and again before anything is done."""
+
+
+class Verb(NamedTuple):
+    does: BulkVerb
+    act: str
+    button: str
+    sentence: str
+    done: str
+
+
 VERBS = {
-    BulkVerb.CANCEL: ("cancel", "Cancel", "Cancels", "cancelled"),
-    BulkVerb.RETRY: ("retry", "Retry", "Queues again", "retried"),
+    "cancel": Verb(BulkVerb.CANCEL, "cancel", "Cancel", "Cancels", "cancelled"),
+    "retry": Verb(BulkVerb.RETRY, "retry", "Retry", "Queues again", "retried"),
+    "replay": Verb(BulkVerb.RETRY, "retry", "Replay", "Queues again", "retried"),
 }
-"""The act, the word on the button, the word in the sentence, and what is said afterwards."""
+"""By what forms send. Dead letters are replayed, which is the same as retrying a job."""
 
 pages = Pages(
     "jobs",
@@ -57,10 +68,10 @@ async def _list(page: PageRequest, wanted: Filter, *, dead: bool) -> Any:
     cursor = page.query.get("cursor")
     if cursor is not None and not is_uuid(cursor):
         raise InvalidOption("cursor= must be the id of a job.")
-    since = None if page.query.get("all") else await _bound(page, wanted, cursor or NEWEST)
+    since = None if page.query.get("all") else await _bound(page, wanted, cursor or LAST_ID)
     where = msgspec.structs.replace(wanted.where, since=since)
     jobs = await page.hf.store.job_list(where, cursor=cursor, limit=PER_PAGE + 1)
-    counts = await page.counts() if not (dead or wanted.narrow) else {}
+    counts, cap = await page.counts() if not (dead or wanted.narrow) else ({}, 0)
     return page.render(
         "jobs.html",
         dead=dead,
@@ -68,6 +79,7 @@ async def _list(page: PageRequest, wanted: Filter, *, dead: bool) -> Any:
         rows=[row(page, job) for job in jobs[:PER_PAGE]],
         next_cursor=jobs[PER_PAGE - 1].id if len(jobs) > PER_PAGE else None,
         counts=counts,
+        cap=cap,
         total=sum(counts.values()),
         states=list(State),
         spans=filters.SPAN_WORDS,
@@ -108,11 +120,10 @@ async def jump(page: PageRequest) -> Any:
 async def act(page: PageRequest) -> Any:
     """Those that are ticked, or all that match; asked first, with the number and the filter."""
     form = await page.form()
-    try:
-        verb = BulkVerb(form.get("verb"))
-    except ValueError:
-        raise InvalidOption("Choose what to do: cancel or retry.") from None
-    page.require(VERBS[verb][0])
+    verb = VERBS.get(form.get("verb"))
+    if verb is None:
+        raise InvalidOption("Choose what to do: cancel or retry.")
+    page.require(verb.act)
     if form.get("scope") == "filter":
         return await _act_by_filter(page, verb)
     ids = list(dict.fromkeys(form.all("id")))[:PER_PAGE]
@@ -121,52 +132,51 @@ async def act(page: PageRequest) -> Any:
     return await _act_on_selected(page, verb, ids)
 
 
-async def _act_on_selected(page: PageRequest, verb: BulkVerb, ids: list[str]) -> Any:
-    _, word, does, done = VERBS[verb]
+async def _act_on_selected(page: PageRequest, verb: Verb, ids: list[str]) -> Any:
     jobs = [job for job in [await _job_or_none(page, job_id) for job_id in ids] if job is not None]
     if not jobs:
         raise JobNotFound("None of these jobs is there any more.")
     tasks = Counter(job.task for job in jobs).most_common(NAMED_TASKS_MAX + 1)
     named = ", ".join(f"{n} × {task}" for task, n in tasks[:NAMED_TASKS_MAX]) + (", …" if len(tasks) > NAMED_TASKS_MAX else "")
     question = await page.confirmed(
-        f"{word} {words.many(len(jobs), 'job')}?",
-        f"{does} the {words.many(len(jobs), 'job')} that you ticked: {named}. Those that no longer allow it are left alone.",
-        button=f"{word} {words.many(len(jobs), 'job')}",
+        f"{verb.button} {words.many(len(jobs), 'job')}?",
+        f"{verb.sentence} the {words.many(len(jobs), 'job')} that you ticked: {named}. "
+        "Those that no longer allow it are left alone.",
+        button=f"{verb.button} {words.many(len(jobs), 'job')}",
         count=len(jobs),
-        danger=verb is BulkVerb.CANCEL,
+        danger=verb.does is BulkVerb.CANCEL,
     )
     if question is not None:
         return question
     changed = 0
     for job in jobs:
         try:
-            await (page.hf.cancel if verb is BulkVerb.CANCEL else page.hf.retry)(job.id, by=page.actor, tenant=page.tenant)
+            await (page.hf.cancel if verb.does is BulkVerb.CANCEL else page.hf.retry)(job.id, by=page.actor, tenant=page.tenant)
             changed += 1
         except (JobConflict, JobNotFound):
             continue
-    return await page.redirect_back("/jobs", done, n=changed)
+    return await page.redirect_back("/jobs", verb.done, n=changed)
 
 
-async def _act_by_filter(page: PageRequest, verb: BulkVerb) -> Any:
-    _, word, does, done = VERBS[verb]
+async def _act_by_filter(page: PageRequest, verb: Verb) -> Any:
     form = await page.form()
     given = {name: form.get(name) for name in ("state", "last", *filters.NAMES)}
     wanted = filters.read(given, page.tenant, page.now)
-    found = await bulk.count(page.hf.store, verb, wanted.where)
+    found = await bulk.count(page.hf.store, verb.does, wanted.where, ACTED_ON_MAX)
     if not found.count:
-        raise InvalidOption(f"There is nothing to {word.lower()} among the {wanted.words}.")
+        raise InvalidOption(f"There is nothing to {verb.button.lower()} among the {wanted.words}.")
     at_least = " There are more: this acts on the newest of them, and can be done again." if found.capped else ""
     question = await page.confirmed(
-        f"{word} {words.many(found.count, 'job')}?",
-        f"{does} all that match this filter and allow it: {wanted.words}.{at_least}",
-        button=f"{word} {words.many(found.count, 'job')}",
+        f"{verb.button} {words.many(found.count, 'job')}?",
+        f"{verb.sentence} all that match this filter and allow it: {wanted.words}.{at_least}",
+        button=f"{verb.button} {words.many(found.count, 'job')}",
         count=found.count,
-        danger=verb is BulkVerb.CANCEL,
+        danger=verb.does is BulkVerb.CANCEL,
     )
     if question is not None:
         return question
-    result = await bulk.act(page.hf.store, verb, wanted.where, page.actor, confirm=found.count)
-    return await page.redirect_back("/jobs", done, n=result.done)
+    result = await bulk.act(page.hf.store, verb.does, wanted.where, page.actor, confirm=found.count, most=ACTED_ON_MAX)
+    return await page.redirect_back("/jobs", verb.done, n=result.done)
 
 
 async def _job_or_none(page: PageRequest, job_id: str) -> Job[Any] | None:

@@ -12,6 +12,7 @@ from holdfast.web.dashboard.frame import PageRequest
 from holdfast.web.dashboard.rows import row
 from holdfast.web.dashboard.views.queues import whole_or_none
 from holdfast.web.dashboard.views.tenants import tenant_page
+from holdfast.why import why_of_tenant
 
 RUNNING_SHOWN = 10
 GROUP = "Organization"
@@ -36,7 +37,7 @@ async def show(page: PageRequest) -> Any:
         "organization.html",
         tenant=tenant,
         depth=depth,
-        why=await page.hf.why_tenant(tenant.id),
+        why=await why_of_tenant(page.hf.store, tenant, depth.queued),
         running=[row(page, job) for job in running],
         plans=await page.hf.plans.list(),
     )

@@ -9,7 +9,7 @@ from holdfast.pages import Nav, Pages
 from holdfast.stats import Stats
 from holdfast.store.protocol import JobFilter
 from holdfast.web.dashboard import history, words
-from holdfast.web.dashboard.frame import PageRequest
+from holdfast.web.dashboard.frame import Figures, PageRequest
 from holdfast.web.dashboard.rows import row, spent
 from holdfast.web.dashboard.views.queues import queue_rows
 from holdfast.web.dashboard.views.workers import silent_workers
@@ -23,11 +23,12 @@ pages = Pages("overview", nav=[Nav("Overview", "/", "read_jobs")])
 @pages.get("/", "read_jobs")
 async def overview(page: PageRequest) -> Any:
     hf, tenant = page.hf, page.tenant
-    stats = await page.stats()
+    figures = await page.figures()
+    stats = figures.stats
     window = history.window_named(page.query.get("last", ""))
-    past = await (history.of_all(hf, window) if tenant is None else history.of_tenant(hf, tenant, window))
+    past = await _past(page, window)
     failed = await hf.store.job_list(JobFilter(tenant=tenant, state=State.FAILED), cursor=None, limit=FAILED_SHOWN)
-    queues = await queue_rows(page, [queue.load for queue in stats.queues.values()])
+    queues = await queue_rows(page, figures.loads)
     return page.render(
         "overview.html",
         stats=stats,
@@ -39,9 +40,16 @@ async def overview(page: PageRequest) -> Any:
         failed=[row(page, job) for job in failed],
         queues=queues[:QUEUES_SHOWN],
         more_queues=max(0, len(queues) - QUEUES_SHOWN),
-        notes=await _notes(page, stats),
+        notes=await _notes(page, figures),
         is_new=not sum(stats.counts.values()),
     )
+
+
+async def _past(page: PageRequest, window: history.Window) -> history.History:
+    tenant = page.tenant
+    if tenant is None:
+        return await history.of_all(page.hf, window)
+    return await page.remembered("past", lambda: history.of_tenant(page.hf, tenant, window), part=window.name)
 
 
 def _tiles(stats: Stats) -> dict[str, int]:
@@ -52,11 +60,12 @@ def _tiles(stats: Stats) -> dict[str, int]:
     return {**stats.counts, "queued": waiting, "scheduled": scheduled}
 
 
-async def _notes(page: PageRequest, stats: Stats) -> list[dict[str, str]]:
+async def _notes(page: PageRequest, figures: Figures) -> list[dict[str, str]]:
     """What needs somebody, the worst first; each with the page that helps."""
     found = []
+    stats, at_least = figures.stats, "At least " if figures.at_least else ""
     if stats.orphaned:
-        said = f"{words.many(stats.orphaned, 'job')} waited for a minute or more and no live worker knows them."
+        said = f"{at_least}{words.many(stats.orphaned, 'job')} waited for a minute or more and no live worker knows them."
         found.append({"level": "error", "text": said, "link": page.link("/jobs", state="queued"), "word": "See the jobs"})
     if page.may("operate"):
         for worker in await silent_workers(page):
@@ -65,15 +74,15 @@ async def _notes(page: PageRequest, stats: Stats) -> list[dict[str, str]]:
                 said += f" Its {words.many(worker.running, 'job')} will be taken up by others when their leases end."
             found.append({"level": "error", "text": said, "link": page.link("/workers"), "word": "See the workers"})
     if stats.stuck:
-        said = (
-            f"{words.many(stats.stuck, 'job')} without a valid lease or past the deadline: the next recovery pass takes them."
-        )
+        said = f"{at_least}{words.many(stats.stuck, 'job')} without a valid lease or past the deadline: "
+        said += "the next recovery pass takes them."
         found.append({"level": "warning", "text": said, "link": page.link("/jobs", state="running"), "word": "See the jobs"})
     if stats.slow:
-        said = f"{words.many(stats.slow, 'job')} taking longer than expected."
+        said = f"{at_least}{words.many(stats.slow, 'job')} taking longer than expected."
         found.append({"level": "warning", "text": said, "link": page.link("/jobs", state="running"), "word": "See the jobs"})
     if page.tenant is not None and any(queue.load.waiting for queue in stats.queues.values()):
-        why = await page.hf.why_tenant(page.tenant)
+        tenant = page.tenant
+        why = await page.remembered("why", lambda: page.hf.why_tenant(tenant))
         if why.code in ("tenant_limit", "tenant_paused"):
             text = why.sentence
             found.append({"level": "warning", "text": text, "link": page.link("/organization"), "word": "See the limits"})

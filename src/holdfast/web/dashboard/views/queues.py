@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -12,7 +11,7 @@ from holdfast.pages import Nav, Pages
 from holdfast.stats import COUNT_CAP
 from holdfast.store.protocol import Queue, QueueLoad
 from holdfast.web.dashboard import history, words
-from holdfast.web.dashboard.frame import PageRequest
+from holdfast.web.dashboard.frame import Loads, PageRequest
 
 pages = Pages("queues", nav=[Nav("Queues", "/queues", "read_queues")])
 
@@ -21,22 +20,23 @@ class QueueRow(msgspec.Struct):
     name: str
     queue: Queue
     load: QueueLoad
+    slow: str
     ends: list[float]
     """Minute by minute; empty where one tenant is looked at."""
 
 
-async def queue_rows(page: PageRequest, found: Iterable[QueueLoad] | None = None) -> list[QueueRow]:
+async def queue_rows(page: PageRequest, found: Loads | None = None) -> list[QueueRow]:
     """Those that were set, that have something in them, or that had. `found`: what is in them, where that is known already."""
     known = {queue.name: queue for queue in await page.hf.queues.list()}
-    if found is None:
-        found = await page.hf.store.queue_stats(tenant=page.tenant, cap=COUNT_CAP)
-    loads = {load.queue: load for load in found}
+    found = await page.loads() if found is None else found
+    loads = {load.queue: load for load in found.of_queues}
     ends = await history.by_queue(page.hf) if page.tenant is None else {}
     return [
         QueueRow(
             name,
             known.get(name) or Queue(name=name),
-            loads.get(name) or QueueLoad(queue=name),
+            load := loads.get(name) or QueueLoad(queue=name),
+            f"{load.slow}{'+' if found.at_least else ''}" if load.slow else "",
             ends.get(name) or ([0.0] * history.MINUTES if page.tenant is None else []),
         )
         for name in sorted({*known, *loads, *ends})

@@ -13,9 +13,17 @@ PER_PAGE = 50
 pages = Pages("tenants", nav=[Nav("Organizations", "/tenants", "operate")])
 
 
-async def tenant_page(page: PageRequest) -> tuple[list[tuple[Tenant, Depth]], str | None]:
-    """By name, with what each has waiting; and where the next page begins."""
-    found: list[Tenant] = await page.hf.tenants.list(after=page.query.get("after") or None, limit=PER_PAGE + 1)
+Rows = list[tuple[Tenant, Depth]]
+
+
+async def tenant_page(page: PageRequest) -> tuple[Rows, str | None]:
+    """By name, with what each has waiting, as it was a moment ago; and where the next page begins."""
+    after = page.query.get("after", "")
+    return await page.remembered("tenants", lambda: _counted(page, after), part=after)
+
+
+async def _counted(page: PageRequest, after: str) -> tuple[Rows, str | None]:
+    found: list[Tenant] = await page.hf.tenants.list(after=after or None, limit=PER_PAGE + 1)
     shown = found[:PER_PAGE]
     depths = await page.hf.store.tenant_depths([tenant.id for tenant in shown]) if shown else {}
     rows = [(tenant, depths.get(tenant.id) or Depth(0, tenant.queue_depth)) for tenant in shown]
