@@ -36,6 +36,7 @@ from tests.processes.scene import APP, Scene, fresh_tasks  # noqa: E402
 from tests.processes.verdict import verdict  # noqa: E402
 from tests.support.postgres import OwnServer  # noqa: E402
 from tests.support.processes import Process, Processes  # noqa: E402
+from tools.chaos_capacity import LIMITS, leaked_in_postgres, leaked_in_sqlite, leaked_places, limit_tenants  # noqa: E402
 from tools.chaos_clients import Client, HttpClient  # noqa: E402
 from tools.chaos_memory import Memory, starve  # noqa: E402
 from tools.chaos_places import database, put_logs_on  # noqa: E402
@@ -279,6 +280,7 @@ async def opened(
     try:
         await scene.hf.migrate()
         await audit.install(scene.hf)
+        await limit_tenants(scene.hf)
         if server is not None and disk is not None:
             put_logs_on(disk, server)
         yield scene, processes, wire
@@ -313,8 +315,9 @@ async def one_round(kind: str, seed: int, seconds: float, folder: Path, only: li
             await troubles.stopped()
             acknowledged = {job_id for client in clients for job_id in client.acknowledged}
             started, done = scene.marks("started"), scene.marks("done")
-            wrongs = troubles.wrongs + memory.wrongs() + await verdict(scene.hf, acknowledged, started, done)
             states = {state: count for state, count in (await scene.hf.store.job_counts()).items() if count}
+            wrongs = troubles.wrongs + memory.wrongs() + await verdict(scene.hf, acknowledged, started, done, LIMITS)
+            wrongs += await leaked(scene, server, wire)
     figures = Round(
         kind=kind,
         seed=seed,
@@ -330,6 +333,21 @@ async def one_round(kind: str, seed: int, seconds: float, folder: Path, only: li
     )
     print(figures.told(), flush=True)
     return figures, wrongs
+
+
+async def leaked(scene: Scene, server: OwnServer | None, wire: Wire | None) -> list[str]:
+    """What is still taken, now that everybody has gone; our own connections go first, and the wire with what it swallowed."""
+    found = await leaked_places(scene.hf)
+    await scene.hf.aclose()
+    if server is None or wire is None:
+        return found + leaked_in_sqlite(scene.url.removeprefix("sqlite:///"))
+    wire.cut()
+    wrongs = leaked_in_postgres(server)
+    give_up_at = time.monotonic() + STOP_SECONDS
+    while wrongs and time.monotonic() < give_up_at:  # a backend notices after a moment that nobody is there any more
+        await asyncio.sleep(0.1)
+        wrongs = leaked_in_postgres(server)
+    return found + wrongs
 
 
 async def campaign(kinds: list[str], wanted: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ import httpx
 from holdfast.errors import JobConflict, StorageUnavailable
 from holdfast.task import JobSpec
 from tests.processes.scene import Scene
+from tools.chaos_capacity import LIMITS
 
 HTTP_SECONDS = 10.0
 TASKS_BY_WEIGHT = {
@@ -57,6 +58,8 @@ class Client:
             options["unique"] = f"key {rng.randrange(20)}"
         if rng.random() < 0.1:
             options["delay"] = rng.uniform(0, 2)
+        if rng.random() < 0.3:
+            options["tenant"] = rng.choice(list(LIMITS))
         if rng.random() < 0.2:
             options["priority"] = rng.randint(-5, 5)
         (name,) = rng.choices(list(TASKS_BY_WEIGHT), list(TASKS_BY_WEIGHT.values()))

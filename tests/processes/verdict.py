@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -28,10 +28,13 @@ class Kept(NamedTuple):
     result: str | None
     cancel_requested: bool
     runs_in_history: int
+    tenant: str | None
 
 
-async def verdict(hf: Holdfast, acknowledged: set[str], started: Iterable[Mark], done: Iterable[Mark]) -> list[str]:
-    """All that is wrong; nothing, if every promise was kept."""
+async def verdict(
+    hf: Holdfast, acknowledged: set[str], started: Iterable[Mark], done: Iterable[Mark], limits: Mapping[str, int]
+) -> list[str]:
+    """All that is wrong; nothing, if every promise was kept. `limits`: how many jobs of a tenant may run at once."""
     jobs, moves = await _kept(hf), await audit.moves(hf)
     return [
         *_lost(jobs, acknowledged),
@@ -41,6 +44,7 @@ async def verdict(hf: Holdfast, acknowledged: set[str], started: Iterable[Mark],
         *_run_twice(started),
         *_wrong_history(jobs, moves),
         *_out_of_order(jobs, moves),
+        *_above_limits(jobs, moves, limits),
     ]
 
 
@@ -50,15 +54,15 @@ async def _kept(hf: Holdfast) -> dict[str, Kept]:
         rows = await tx.fetch(
             f"""SELECT j.id, j.seq, j.task, j.state, j.run_no, j.order_key, j.result,
                        j.cancel_requested_at IS NOT NULL AS cancelled,
-                       (SELECT count(*) FROM {runs} r WHERE r.job_id = j.id) AS runs FROM {jobs} j"""
+                       (SELECT count(*) FROM {runs} r WHERE r.job_id = j.id) AS runs, j.tenant FROM {jobs} j"""
         )
     return {str(row["id"]): _kept_from(row) for row in rows}
 
 
 def _kept_from(row: dict[str, object]) -> Kept:
-    job_id, seq, task, state, run_no, order, result, cancelled, runs = row.values()
+    job_id, seq, task, state, run_no, order, result, cancelled, runs, tenant = row.values()
     text = msgspec.json.decode(result) if isinstance(result, str) else None
-    return msgspec.convert((str(job_id), seq, task, state, run_no, order, text, bool(cancelled), runs), Kept)
+    return msgspec.convert((str(job_id), seq, task, state, run_no, order, text, bool(cancelled), runs, tenant), Kept)
 
 
 def _lost(jobs: dict[str, Kept], acknowledged: set[str]) -> list[str]:
@@ -106,11 +110,11 @@ def _wrong_history(jobs: dict[str, Kept], moves: list[Moved]) -> list[str]:
 
 
 def _out_of_order(jobs: dict[str, Kept], moves: list[Moved]) -> list[str]:
-    """With one ordering key: never two at a time, and none before an older one has ended."""
+    """With one ordering key of a tenant: never two at a time, and none before an older one has ended."""
     found, states = [], {job_id: State.QUEUED for job_id, job in jobs.items() if job.order is not None}
-    by_key: dict[str | None, list[Kept]] = {}
+    by_key: dict[tuple[str | None, str | None], list[Kept]] = {}
     for job_id in states:
-        by_key.setdefault(jobs[job_id].order, []).append(jobs[job_id])
+        by_key.setdefault((jobs[job_id].tenant, jobs[job_id].order), []).append(jobs[job_id])
     for move in moves:
         if move.job_id not in states:
             continue
@@ -118,8 +122,19 @@ def _out_of_order(jobs: dict[str, Kept], moves: list[Moved]) -> list[str]:
         if move.target is State.RUNNING:
             found += [
                 f"job {job.id} was started although {other.id}, {states[other.id]}, comes before it in {job.order}"
-                for other in by_key[job.order]
+                for other in by_key[job.tenant, job.order]
                 if states[other.id] is State.RUNNING or (other.seq < job.seq and not states[other.id].ended)
             ]
         states[move.job_id] = move.target
+    return found
+
+
+def _above_limits(jobs: dict[str, Kept], moves: list[Moved], limits: Mapping[str, int]) -> list[str]:
+    found, running = [], Counter[str]()
+    for move in moves:
+        tenant = jobs[move.job_id].tenant if move.job_id in jobs else None
+        if tenant is not None and tenant in limits:
+            running[tenant] += (move.target is State.RUNNING) - (move.source is State.RUNNING)
+            if running[tenant] > limits[tenant] and move.target is State.RUNNING:
+                found.append(f"{running[tenant]} jobs of {tenant} ran at once, and {limits[tenant]} may")
     return found
