@@ -38,8 +38,8 @@ demo-full: setup ## the same extraction with cdxgen (needs npm) and Semgrep, whi
 	@npm install --silent --no-fund --no-audit --prefix .venv/tools/cdxgen @cyclonedx/cdxgen
 	@PATH="$(CURDIR)/.venv/tools/semgrep/bin:$(CURDIR)/.venv/tools/cdxgen/node_modules/.bin:$$PATH" $(PY) examples/extraction.py
 
-# Many tests wait for processes: two at a time take half as long, also on two cores. A file stays together.
-SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
+# Many tests wait for processes: several at a time take half as long, also on two cores. A file stays together.
+SIDE_BY_SIDE := --numprocesses 4 --dist loadfile
 
 test: lint types ## everything: lint, types, all tests on both databases, the list of cases
 	@$(PY) tools/suite.py

@@ -43,7 +43,7 @@ LONG = (
     "web/test_matrix.py",
     "web/test_extraction_routes.py",
 )
-"""These begin while there is other work to share: two processes go through the suite file by file."""
+"""These begin while there is other work to share: four processes go through the suite file by file."""
 NEED_POSTGRES = {"postgres_databases", "postgres_url", "own_postgres"}
 
 

@@ -203,19 +203,11 @@ class Troubles:
         self._disk.empty()
 
     async def _starve(self) -> None:
-        """Not while it starts: that would only try Python's import."""
+        """Not while it starts: that would only try Python's import. Whatever it meets, it goes on or ends itself."""
         victim = self._rng.choice(self._workers)
         if "Worker " in victim.output:
             self._starved.add(victim.pid)
-            self._beside(self._starve_and_kill(victim, self._rng.uniform(0.5, 3), self._rng.choice([0, 1, 4])))
-
-    async def _starve_and_kill(self, victim: Process, seconds: float, spare_mb: float) -> None:
-        """As the kernel ends those who take too much. It must: a thread that Python starts without memory may never say that it
-        runs, and whoever started it waits for that for ever."""
-        await starve(victim, seconds, spare_mb)
-        if victim in self._workers:
-            victim.kill()
-            self._workers[self._workers.index(victim)] = self._new_worker()
+            self._beside(starve(victim, self._rng.uniform(0.5, 3), self._rng.choice([0, 0.1, 1, 4])))
 
     async def _kill_reaper(self) -> None:
         victim = self._rng.randrange(REAPERS)

@@ -75,12 +75,21 @@ def wrongs(found: list[Found], allowed: list[Entry], steps: dict[str, Any]) -> l
     return lines
 
 
+def scanned(root: Path) -> dict[str, Any]:
+    """What `holdfast extract` finds in a folder."""
+    command = [sys.executable, "-m", "holdfast", "extract", str(root), "--json"]
+    results: dict[str, Any] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+    return results
+
+
+def our_files() -> list[str]:
+    """Not what tools keep beside them."""
+    return subprocess.run(LISTED, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.split("\0")[:-1]
+
+
 def main() -> int:
-    command = [sys.executable, "-m", "holdfast", "extract", str(ROOT), "--json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    results = json.loads(done.stdout)
-    files = subprocess.run(LISTED, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.split("\0")
-    found = [one for one in findings(results) if one.path in files]  # not what tools keep beside it
+    results, files = scanned(ROOT), set(our_files())
+    found = [one for one in findings(results) if one.path in files]
     lines = wrongs(found, entries(ALLOWED.read_text(encoding="utf-8")), results["steps"])
     if results["vulnerabilities"] is None:
         print("Dependencies were not judged: `holdfast advisories update SOURCE` makes the database for it.")

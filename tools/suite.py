@@ -19,8 +19,9 @@ ROOT = Path(__file__).resolve().parents[1]
 UNSTEADY_MAX = 5
 TRIES_ALONE = 3
 PARTS = {
-    # In the order of tests/conftest.py, long files first: else one of them is still at work when all others are done.
-    "tests": ["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--ignore", "tests/browser"],
+    # Four on two cores: most tests wait for something. In the order of tests/conftest.py, long files first: else one of
+    # them is still at work when all others are done.
+    "tests": ["--numprocesses", "4", "--dist", "loadfile", "--no-loadscope-reorder", "--ignore", "tests/browser"],
     "tests in the browser": ["tests/browser"],
 }
 TESTS_FAILED = 1

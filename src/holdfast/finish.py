@@ -37,9 +37,13 @@ log = logging.getLogger("holdfast")
 MESSAGE_CHARS_MAX = 2000
 CODE_CHARS_MAX = 100
 RATE_LIMITED = "rate limited - try later"
+RATE_LIMIT = "rate_limit"
+"""What a job waits for; `rate_limited` is how one ends that does not wait."""
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _RETRY_SECONDS_MAX = 5.0
 _ANSWER_SECONDS = 2.0
+_NOT_NOW = (StorageUnavailable, MemoryError)
+"""Nothing is wrong with the outcome itself: it is to be written later."""
 _rng = random.Random()
 os.register_at_fork(after_in_child=_rng.seed)  # or the workers of one supervisor would draw the same delays
 
@@ -115,7 +119,7 @@ def _meaning_of(error: BaseException, claimed: Claimed, task: TaskSpec, settings
             return _again(claimed, error.code, error, delay)
     if isinstance(error, RateLimited):
         if task.on_rate_limited == "wait":
-            return _leave(claimed, Leaving.SNOOZE, delay=error.retry_after, keep_attempt=False)
+            return _leave(claimed, Leaving.SNOOZE, RATE_LIMIT, error, delay=error.retry_after, keep_attempt=False)
         return _leave(claimed, Leaving.FAIL, error.code, Abort(RATE_LIMITED), keep_attempt=False)
     if isinstance(error, Waits):
         return _leave(claimed, Leaving.SNOOZE, error.code, error, delay=error.delay, keep_attempt=False)
@@ -204,6 +208,7 @@ def one_line(error: BaseException) -> str:
     first = next((line for line in text.splitlines() if line.strip()), "")
     plain_errors = (
         Abort, RetryLater, DeadlineExceeded, ResultUnusable, ProcessDied, ArgumentsUnfit, Waits, Refused, BreakerOpen,
+        RateLimited,
     )  # fmt: skip
     named = first if isinstance(error, plain_errors) else f"{type(error).__name__}: {first}" if first else type(error).__name__
     return storable(_CONTROLS.sub("\N{REPLACEMENT CHARACTER}", redact(named)))[:MESSAGE_CHARS_MAX]
@@ -285,9 +290,9 @@ class Finisher:
                 departures = []
             self._failing = False
             return True
-        except StorageUnavailable as error:
+        except _NOT_NOW as error:
             self._failing = True
-            log.warning("Outcomes of %d runs wait for the database: %s", self._in_flight, error)
+            log.warning("Outcomes of %d runs wait for the database: %s", self._in_flight, str(error) or type(error).__name__)
             self._in_doubt |= {sent.run_id for sent in completions} | {sent.run_id for sent in departures}
             return False
         finally:
@@ -298,7 +303,7 @@ class Finisher:
     async def _write_completions(self, completions: list[Completion]) -> None:
         try:
             accepted = await self._store.job_complete_if_leased(completions)
-        except StorageUnavailable:
+        except _NOT_NOW:
             raise
         except Exception:
             if len(completions) == 1:
@@ -325,7 +330,7 @@ class Finisher:
     async def _write_departures(self, departures: list[Departure]) -> None:
         try:
             states = await self._store.job_leave_if_leased(departures)
-        except StorageUnavailable:
+        except _NOT_NOW:
             raise
         except Exception:
             if len(departures) == 1:

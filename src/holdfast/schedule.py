@@ -173,7 +173,7 @@ class Schedules:
         async with within(self._platform, tx) as inside:
             now = (await inside.shared("clock_read"))[0]["now_at"]
             await _put(inside, wanted, wanted.when.next_after(now), declared=False, by=by)
-            await note(inside, tenant, "schedule_set", by, schedule=name, task=known.name, every=every, tz=tz)
+            await note(inside, tenant, "schedule.set", by, schedule=name, task=known.name, every=every, tz=tz)
             return await _get(inside, scope)
 
     async def get(self, name: str, *, tenant: str | None = None) -> Schedule:
@@ -202,7 +202,7 @@ class Schedules:
             if not await tx.shared(statement, *scope, *args):
                 state = "is paused" if known.paused_at else "is not paused"
                 raise Conflict(f"The schedule {name} {state} already.", f"already_{word}")
-            await note(tx, tenant, f"schedule_{word}", by, schedule=name)
+            await note(tx, tenant, f"schedule.{word}", by, schedule=name)
             return await _get(tx, scope)
 
     async def run_now(self, name: str, *, tenant: str | None = None, by: str | None = None) -> Job[Any] | None:
@@ -211,7 +211,7 @@ class Schedules:
         scope, by = _scope(name, tenant), checked_name_or_none("by", by)
         async with self._platform.transaction() as tx:
             known = await _get(tx, scope)
-            await note(tx, tenant, "schedule_run", by, schedule=name)
+            await note(tx, tenant, "schedule.run", by, schedule=name)
             if known.task is None:
                 await tx.shared("system_bring_forward", name)
                 return None
@@ -227,7 +227,7 @@ class Schedules:
             known = await _get(tx, scope)
             if not await tx.shared("schedule_delete", *scope):
                 raise Conflict(f"The schedule {name} is the system's own; pause it instead.", "schedule_of_system")
-            await note(tx, tenant, "schedule_removed", by, schedule=name)
+            await note(tx, tenant, "schedule.removed", by, schedule=name)
         return known
 
     async def _now(self) -> datetime:

@@ -12,7 +12,7 @@ from holdfast.store.protocol import Store, Tenant, WorkerRow
 
 ALIVE_SECONDS = 60.0
 NAMED_MAX = 3
-WAITS = ("budget_exhausted", "budget_reserved", "breaker_open")
+WAITS = ("budget_exhausted", "budget_reserved", "breaker_open", "rate_limit")
 """What is not the job's fault, and costs it no attempt."""
 
 

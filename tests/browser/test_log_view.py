@@ -23,6 +23,9 @@ STANDS_STILL = """async () => {
     return scroll.scrollTop === from }"""
 
 
+AT_END = "() => { const s = document.querySelector('.lv-scroll'); return s.scrollHeight - s.scrollTop - s.clientHeight < 40 }"
+
+
 def _red_and_green(page: Page) -> tuple[int, int]:
     numbers = page.evaluate("() => getComputedStyle(document.querySelector('.lv-state')).color.match(/\\d+/g).map(Number)")
     return numbers[0], numbers[1]
@@ -60,9 +63,7 @@ def test_a_completed_run_is_green_with_its_duration(page: Page, served: Served) 
     talk.end()
     until_panel(page, "outcome", "completed")
     seen(page, "() => window.ended === 'completed'")
-    red, green, _ = page.evaluate(
-        "() => getComputedStyle(document.querySelector('.lv-state')).color.match(/\\d+/g).map(Number)"
-    )
+    red, green = _red_and_green(page)
     assert green > red
     assert page.locator(".lv-timer").text_content()[:3] == "in "  # type: ignore[index]
     assert page.locator(".lv-cancel").is_hidden() and page.locator(".lv-retry").is_hidden()
@@ -75,9 +76,7 @@ def test_a_failed_run_is_red_with_its_error_and_can_be_retried(page: Page, serve
     talk.abort("row 2,910: 'sku' is missing")
     open_panel(page, talk.id, actions="cancel+retry")
     until_panel(page, "outcome", "failed")
-    red, green, _ = page.evaluate(
-        "() => getComputedStyle(document.querySelector('.lv-state')).color.match(/\\d+/g).map(Number)"
-    )
+    red, green = _red_and_green(page)
     assert red > green
     assert "row 2,910: 'sku' is missing" in str(page.locator(".lv-error").text_content())
     page.click(".lv-retry")
@@ -93,7 +92,7 @@ def test_a_failed_run_is_red_with_its_error_and_can_be_retried(page: Page, serve
 
 @pytest.mark.case("P6")
 def test_cancel_is_there_only_while_the_job_is_active(page: Page, served: Served) -> None:
-    """It asks first, is busy while the job is cancelling, and is gone afterwards."""
+    """It asks first, and is gone once the job has ended."""
     talk = Talk(served, "cancelled")
     talk.say("working")
     open_panel(page, talk.id, actions="cancel")
@@ -101,6 +100,25 @@ def test_cancel_is_there_only_while_the_job_is_active(page: Page, served: Served
     page.click(".lv-dialog button[value=yes]")
     until_panel(page, "outcome", "cancelled")
     assert page.locator(".lv-cancel").is_hidden()
+
+
+@pytest.mark.case("P6")
+def test_cancel_is_busy_while_the_job_is_cancelling(page: Page, served: Served) -> None:
+    """The worker has not confirmed yet: the button says so, and cannot be pressed again."""
+    talk = Talk(served, "cancelling")
+    until_sync(lambda: served.run(served.hf.get(talk.id)).state == "running", 60)
+
+    def asked(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "status": "cancelling"})
+
+    page.route(f"**/api/jobs/{talk.id}", asked)
+    open_panel(page, talk.id, actions="cancel")
+    cancel = page.locator(".lv-cancel")
+    assert cancel.text_content() == "Cancelling…" and cancel.is_disabled() and cancel.get_attribute("aria-busy") == "true"
+    assert page.locator(".lv-state").text_content() == "Cancelling"
+    page.unroute_all(behavior="wait")
+    talk.end()
 
 
 @pytest.mark.case("P6")
@@ -188,10 +206,7 @@ def test_the_end_is_followed_until_somebody_scrolls_up(page: Page, served: Serve
     talk.say(*(f"line {n}" for n in range(300)))
     open_panel(page, talk.id)
     until_messages(page, 300)
-    at_end = (
-        "() => { const s = document.querySelector('.lv-scroll'); return s.scrollHeight - s.scrollTop - s.clientHeight < 40 }"
-    )
-    seen(page, at_end)
+    seen(page, AT_END)
     page.hover(".lv-scroll")
     page.mouse.wheel(0, -2000)
     seen(page, "() => !document.querySelector('log-view').hasAttribute('data-following')")
@@ -201,10 +216,24 @@ def test_the_end_is_followed_until_somebody_scrolls_up(page: Page, served: Serve
     seen(page, "() => document.querySelector('.lv-new').textContent === '3 new lines'")
     assert page.evaluate("() => document.querySelector('.lv-scroll').scrollTop") == before
     page.click(".lv-new")
-    seen(page, at_end)
+    seen(page, AT_END)
     talk.say("new 4")
     until_messages(page, 304)
-    seen(page, at_end)
+    seen(page, AT_END)
+    talk.end()
+
+
+def test_the_end_stays_in_view_when_the_window_changes(page: Page, served: Served) -> None:
+    """A phone that is turned, a window that is made smaller, a line that wraps: who follows the end goes on seeing it."""
+    talk = Talk(served, "turned")
+    talk.say(*(f"line {n} " + "that is long enough to wrap on a phone " * 3 for n in range(150)))
+    open_panel(page, talk.id)
+    until_messages(page, 150)
+    for width, height in ((390, 800), (800, 390), (1280, 900)):
+        page.set_viewport_size({"width": width, "height": height})
+        seen(page, f"() => innerWidth === {width}")
+        seen(page, AT_END)
+        assert page.get_attribute("log-view", "data-following") == ""
     talk.end()
 
 

@@ -164,8 +164,25 @@ def test_without_shared_workers_the_page_follows_by_itself(page: Page, served: S
     until_panel(page, "outcome", "completed")
 
 
+def test_where_streams_are_refused_a_note_says_that_the_log_is_read_every_half_minute(
+    page: Page, served: Served, complaints: Complaints
+) -> None:
+    """As by a proxy that lets none through: what is there is shown, and how old it may be is said."""
+    page.add_init_script("delete window.SharedWorker")  # its requests are out of the test's reach
+    complaints.allow("status of 503")
+    page.route("**/logs/stream**", lambda route: route.fulfill(status=503, json={"code": "unavailable"}))
+    talk = Talk(served, "refused")
+    talk.say("before")
+    until_sync(lambda: served.run(served.hf.get(talk.id)).state == "running", 60)
+    open_panel(page, talk.id)
+    until_panel(page, "mode", "polling")
+    note = page.locator(".lv-note")
+    assert note.is_visible() and "the log is read every 30 s" in str(note.text_content())
+    talk.end()
+
+
 def test_ten_thousand_lines(page: Page, served: Served) -> None:
-    """The newest are there first; the beginning, the middle and all between are reached by scrolling; it stays in order."""
+    """The newest are there first, the rest is reached by scrolling, in order; and it costs less than plain rows would."""
     job = served.run(_enqueue_many(served))
     served.run(served.hf.run_worker(queues=["many"], exit_when_idle=0.0))
     open_panel(page, job)
@@ -178,7 +195,9 @@ def test_ten_thousand_lines(page: Page, served: Served) -> None:
     assert _numbers(page) == list(range(1, MANY + 1))
     page.evaluate("() => { location.hash = '#L5000' }")
     seen(page, "() => document.querySelector('#L5000.lv-target') !== null")
-    print("\n" + page.evaluate(MEASURE, MANY))
+    measured = page.evaluate(MEASURE, MANY)
+    print("\n" + TOLD.format(**measured))
+    assert measured["paint"] < measured["plainPaint"] and measured["append"] < measured["plainAppend"], TOLD.format(**measured)
 
 
 async def _enqueue_many(served: Served) -> str:
@@ -192,9 +211,9 @@ MEASURE = """async count => {
     const line = no => ({ no, level: 'info', message: `line ${no} of a long log`, created_at: '2026-01-01T00:00:00Z' });
     const lines = (from, to) => Array.from({ length: to - from }, (_, i) => line(from + i));
     const frame = () => new Promise(done => requestAnimationFrame(() => setTimeout(done)));
-    const measured = {};
+    const measured = { chunks: [Infinity, Infinity], 'plain rows': [Infinity, Infinity] };
     let place = document.querySelector('log-view');
-    for (const kind of ['chunks', 'plain rows']) {
+    for (const kind of ['chunks', 'plain rows', 'chunks', 'plain rows']) {
         const box = document.createElement('div');
         box.className = 'lv-scroll';
         const list = document.createElement('div');
@@ -204,10 +223,14 @@ MEASURE = """async count => {
         const window = new LogWindow(list);
         const add = new_lines => kind === 'chunks' ? window.append(new_lines) : list.append(...new_lines.map(lineElement));
         const timed = async work => { const from = performance.now(); work(); await frame(); return performance.now() - from };
-        measured[kind] = [await timed(() => add(lines(1, count + 1))), await timed(() => add(lines(count + 1, count + 51)))];
+        const took = [await timed(() => add(lines(1, count + 1))), await timed(() => add(lines(count + 1, count + 51)))];
+        measured[kind] = took.map((each, i) => Math.min(each, measured[kind][i]));
     }
-    const [[paint, append], [plain_paint, plain_append]] = [measured['chunks'], measured['plain rows']];
-    return `${count} lines: first paint ${paint.toFixed(0)} ms, plain rows ${plain_paint.toFixed(0)} ms `
-        + `(ratio ${(paint / plain_paint).toFixed(2)}); `
-        + `50 more ${append.toFixed(1)} ms, plain rows ${plain_append.toFixed(1)} ms`;
+    const [[paint, append], [plainPaint, plainAppend]] = [measured['chunks'], measured['plain rows']];
+    return { count, paint, append, plainPaint, plainAppend, ratio: paint / plainPaint, appendRatio: append / plainAppend };
 }"""
+"""The better of two rounds, by turns: what else the machine does falls on both."""
+TOLD = (
+    "{count} lines: first paint {paint:.0f} ms, plain rows {plainPaint:.0f} ms (ratio {ratio:.2f}); "
+    "50 more {append:.1f} ms, plain rows {plainAppend:.1f} ms (ratio {appendRatio:.2f})"
+)

@@ -11,16 +11,14 @@ from holdfast import Abort, current
 from tests.support.browsing import Complaints, axe, seen
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Page, Route
 
     from tests.support.served import Served
 
-PAGES = (
-    *("/", "/jobs", "/dead", "/queues", "/machines", "/organization", "/budgets", "/members", "/keys", "/webhooks"),
-    *("/projects", "/events"),
-)
-AXE_LOOKS_AT = {("light", 1280), ("dark", 390)}
-"""It takes its time: each theme once, for colours, and each width once, for what is there."""
+READ_AGAIN_UNTIL = """([name, number]) => {
+    htmx.trigger('#live', 'refresh');
+    const row = [...document.querySelectorAll('[data-row]')].find(row => row.querySelector('a').textContent === name);
+    return [...row.querySelectorAll('td.num')].some(cell => cell.textContent === number) }"""
 STATE = "() => document.querySelector('#live')?.dataset.state"
 
 
@@ -80,23 +78,6 @@ def test_find_the_failing_job_read_its_log_retry_it_and_see_it_turn_green(
     assert page.locator("#result pre").inner_text() == "1204"
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_page_is_accessible_and_fits(page: Page, served: Served, mended: dict[str, bool], theme: str, width: int) -> None:
-    """Light and dark, on a screen and on a phone: axe finds nothing, nothing is cut off, the browser does not complain."""
-    mended["mended"] = False
-    failed = enqueue(served, "may.csv", tags=["nightly", "v2"])
-    served.work()
-    enqueue(served, "june.csv", delay=3600)
-    webhook = served.run(served.hf.webhooks.set("acme", "https://example.com/a/rather/long/address", events=["job.*"])).webhook
-    for path in (*PAGES, f"/jobs/{failed}", "/jobs?state=failed", f"/webhooks/{webhook.id}"):
-        page.goto(path)
-        page.evaluate("() => document.fonts.ready")
-        if (theme, width) in AXE_LOOKS_AT:
-            assert axe(page, "body") == [], path
-        assert page.evaluate("() => document.documentElement.scrollWidth") <= width, path
-
-
 def test_a_list_holds_still_while_rows_are_ticked(page: Page, served: Served, mended: dict[str, bool]) -> None:
     """And says so; what has come meanwhile appears when nothing is ticked any more. The question names what is ticked."""
     first = enqueue(served, "one.csv", tags=["still"], delay=3600)
@@ -114,6 +95,70 @@ def test_a_list_holds_still_while_rows_are_ticked(page: Page, served: Served, me
     page.locator(f"#job-{first} [name=id]").uncheck()
     page.evaluate("() => htmx.trigger('#live', 'refresh')")
     page.locator(f"#job-{second}").wait_for()
+
+
+def test_the_panels_own_buttons_ask_as_the_page_does(page: Page, served: Served, mended: dict[str, bool]) -> None:
+    """Retry beside the log opens the same question, which axe finds nothing wrong with, and does nothing by itself."""
+    mended["mended"] = False
+    job_id = enqueue(served, "august.csv")
+    served.work()
+    page.goto(f"/jobs/{job_id}")
+    page.locator("log-view[data-ready]").wait_for()
+    page.locator(".lv-retry").click()
+    page.locator("#ask[open] button.primary").wait_for()
+    assert "Retry 1 job?" in page.locator("#ask").inner_text()
+    assert axe(page, "#ask") == []
+    page.keyboard.press("Escape")
+    assert seen(page, STATE) == "failed"
+    assert served.run(served.hf.get(job_id)).state == "failed"
+
+
+def test_a_page_that_is_behind_its_panel_reads_itself_again_at_once(
+    page: Page, served: Served, mended: dict[str, bool]
+) -> None:
+    """The job ends between the page and its panel: the panel, which knows, tells the page."""
+    mended["mended"] = True
+    job_id = enqueue(served, "september.csv")
+
+    def ends_meanwhile(route: Route) -> None:
+        served.work()
+        route.continue_()
+
+    page.route(f"**/api/jobs/{job_id}", ends_meanwhile, times=1)
+    page.add_init_script("addEventListener('log-state', event => { window.told = event.detail.state })")
+    page.goto(f"/jobs/{job_id}")
+    assert seen(page, "() => window.told") == "completed"
+    seen(page, f"() => ({STATE})() === 'completed'")
+
+
+@pytest.mark.parametrize("width", [390])
+def test_on_a_phone_the_list_comes_before_the_filters(page: Page, served: Served, mended: dict[str, bool], width: int) -> None:
+    """They are folded behind a button that says how many are on, and unfold below it."""
+    job_id = enqueue(served, "fold.csv", tags=["fold"], delay=3600)
+    page.goto("/jobs?tag=fold")
+    tag = page.get_by_label("Tag", exact=True)
+    assert tag.is_hidden()
+    box = page.locator(f"#job-{job_id}").bounding_box()
+    assert box is not None and box["y"] < 450
+    page.get_by_role("button", name="Filter 1 on").click()
+    assert tag.is_visible() and tag.input_value() == "fold"
+
+
+def test_the_keyboard_stays_where_it_is_while_the_page_reads_itself_again(page: Page, served: Served) -> None:
+    """Also in lists whose rows have no name: the next j goes on from there."""
+    task = served.hf.tasks["talk"]
+    for queue in ("keys-1", "keys-2", "keys-3"):
+        served.run(task.options(tenant="acme", queue=queue, delay=3600).enqueue("keys"))
+    page.goto("/queues")
+    at = "() => document.activeElement.closest('[data-row]')?.querySelector('a').textContent"
+    page.locator("[data-row]", has_text="keys-1").focus()
+    page.keyboard.press("j")
+    assert page.evaluate(at) == "keys-2"
+    served.run(task.options(tenant="acme", queue="keys-3", delay=3600).enqueue("keys"))
+    seen(page, READ_AGAIN_UNTIL, ["keys-3", "2"])
+    assert page.evaluate(at) == "keys-2"
+    page.keyboard.press("j")
+    assert page.evaluate(at) == "keys-3"
 
 
 def test_the_theme_is_chosen_and_kept(page: Page) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -34,6 +35,18 @@ async def working(hf: Holdfast, **options: Any) -> AsyncIterator[Worker]:
             worker.stop()
             worker.stop()
         await asyncio.wait_for(life, PATIENCE_SECONDS)
+
+
+def in_a_thread(worker: Worker) -> threading.Thread:
+    """The worker on a loop of its own, which its tasks may block."""
+
+    async def work() -> None:
+        await worker.run()
+        await worker.store.leave_loop()
+
+    thread = threading.Thread(target=lambda: asyncio.run(work()), daemon=True)
+    thread.start()
+    return thread
 
 
 async def ends(hf: Holdfast, job: Job[Any]) -> Job[Any]:

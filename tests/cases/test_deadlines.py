@@ -11,8 +11,7 @@ import pytest
 from holdfast import Holdfast, State, current
 from holdfast.clock import ManualClock
 from holdfast.processes import heart
-from holdfast.processes.worker import Worker
-from tests.cases.steps import comes_to, drain, ends, messages, working
+from tests.cases.steps import comes_to, drain, ends, in_a_thread, messages, working
 from tests.support.waiting import until
 
 
@@ -172,18 +171,6 @@ async def test_a_stuck_worker_gives_its_other_jobs_back_after_their_grace(hf: Ho
     go.set()
     back = await hf.get(neighbour.id)
     assert (end.reason, back.state, back.attempt) == ("stuck", State.QUEUED, 0)
-
-
-def in_a_thread(worker: Worker) -> threading.Thread:
-    """The worker on a loop of its own, which its tasks may block."""
-
-    async def work() -> None:
-        await worker.run()
-        await worker.store.leave_loop()
-
-    thread = threading.Thread(target=lambda: asyncio.run(work()), daemon=True)
-    thread.start()
-    return thread
 
 
 @pytest.mark.case("life-4")

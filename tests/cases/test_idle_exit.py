@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -196,3 +197,48 @@ async def test_a_second_worker_for_one_job_finds_nothing_and_leaves(hf: Holdfast
         assert (await drain(hf)).jobs == 0
         go.set()
         await ends(hf, job)
+
+
+class LateBeat:
+    """A store in which the first heartbeat arrives only after the worker has said that it is going."""
+
+    def __init__(self, hf: Holdfast) -> None:
+        self._store = hf.store
+        self.on_its_way, self.arrived, self._going = threading.Event(), threading.Event(), threading.Event()
+        self._first: WorkerRow | None = None
+        self.shown: list[bool] = []
+        """Whether others saw the worker go, once the heartbeat was there."""
+        hf.store = self  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def worker_seen(self, worker: WorkerRow) -> None:
+        self._first = self._first or worker  # it gives up soon and asks again
+        self.on_its_way.set()
+        await asyncio.to_thread(self._going.wait)
+        await self._store.worker_seen(self._first)
+        self.arrived.set()
+
+    async def worker_save(self, worker: WorkerRow) -> None:
+        await self._store.worker_save(worker)
+        if worker.draining and not self._going.is_set():
+            self._going.set()
+            await asyncio.to_thread(self.arrived.wait)
+            self.shown = [known.draining for known in await self._store.worker_list()]
+
+
+@pytest.mark.case("L25")
+async def test_a_heartbeat_that_was_on_its_way_does_not_hide_that_the_worker_is_going(database_url: str) -> None:
+    """Whoever enqueues then would rely on a worker that has looked for the last time."""
+    hf = Holdfast(database_url, heartbeat=0.05)
+    store = LateBeat(hf)
+
+    @hf.task
+    async def work() -> None:
+        await asyncio.to_thread(store.on_its_way.wait)
+
+    await work.enqueue()
+    await drain(hf)
+    assert store.shown == [True]
+    await hf.aclose()

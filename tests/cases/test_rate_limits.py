@@ -219,7 +219,7 @@ async def test_a_job_that_meets_its_limit_fails_and_can_be_run_again(hf_at: Hold
 
 
 async def test_a_job_that_may_wait_runs_when_the_window_opens(hf_at: Holdfast, clock: ManualClock) -> None:
-    """Meanwhile it is scheduled; waiting costs no attempt and leaves no error."""
+    """Meanwhile it is scheduled and says what it waits for; waiting costs no attempt and leaves no error."""
     hf_at.limit("export", tenant=1, per=60)
 
     @hf_at.task(rate="export", on_rate_limited="wait", max_attempts=1)
@@ -229,13 +229,14 @@ async def test_a_job_that_may_wait_runs_when_the_window_opens(hf_at: Holdfast, c
     jobs = [await export.options(tenant="acme").enqueue() for _ in range(2)]
     await drain(hf_at, concurrency=1)
     waiting = next(job for job in [await hf_at.get(job.id) for job in jobs] if job.state is State.QUEUED)
-    assert (waiting.attempt, waiting.error_code) == (0, None)
+    assert (waiting.attempt, waiting.status, waiting.error_code) == (0, "scheduled", "rate_limit")
     clock.advance(59)
     await drain(hf_at)
     assert (await hf_at.get(waiting.id)).state is State.QUEUED
     clock.advance(2)
     await drain(hf_at)
-    assert (await hf_at.get(waiting.id)).state is State.COMPLETED
+    done = await hf_at.get(waiting.id)
+    assert (done.state, done.error_code, done.error_message) == (State.COMPLETED, None, None)
 
 
 async def test_a_task_that_asks_by_itself_is_treated_alike(hf_at: Holdfast) -> None:

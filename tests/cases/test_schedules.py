@@ -136,7 +136,7 @@ async def test_a_paused_schedule_makes_no_job_and_resumes_with_the_next_tick(hf_
     await kept(hf_at, clock, START + timedelta(hours=4))
     assert [job.tenant for job in await jobs_of(hf_at)] == ["acme"]
     events = [event.type for event in await hf_at.events(tenant="acme")]
-    assert events == ["schedule_resumed", "schedule_paused", "schedule_set"]
+    assert events == ["schedule.resumed", "schedule.paused", "schedule.set"]
 
 
 async def test_run_now_makes_a_job_at_once_and_leaves_the_ticks_alone(hf_at: Holdfast, clock: ManualClock) -> None:
@@ -177,7 +177,7 @@ async def test_one_schedule_that_cannot_be_kept_says_why_and_stops_no_other(
     errors = {one.name: (one.error or "").partition(":")[0] for one in await hf_at.schedules.list() if one.task}
     assert errors == {"a-gone": "task_unknown", "b-unfit": "args_invalid", "c-full": "queue_full", "d-good": ""}
     assert [job.enqueued_by for job in await jobs_of(hf_at)] == ["schedule:d-good"]
-    failed = [event.data["schedule"] for event in await hf_at.events() if event.type == "schedule_failed"]
+    failed = [event.data["schedule"] for event in await hf_at.events() if event.type == "schedule.failed"]
     assert sorted(failed) == ["a-gone", "b-unfit", "c-full"]
     assert all(one.next_at > clock.now() for one in await hf_at.schedules.list() if one.task)
 

@@ -210,6 +210,22 @@ async def test_complete_commits_the_job_with_the_tasks_own_write(ledger: Holdfas
     assert await entries(ledger) == ["booked"]
 
 
+async def test_progress_said_just_before_complete_is_kept(ledger: Holdfast) -> None:
+    """It waits with the log for the transaction's end, when the job is completed already."""
+
+    @ledger.task
+    async def pay() -> None:
+        async with ledger.transaction() as tx:
+            current().progress(0.5, "paying")
+            await current().complete(tx=tx)
+            current().progress(1.0, "paid")
+
+    job = await pay.enqueue()
+    await drain(ledger)
+    done = await ledger.get(job.id)
+    assert (done.state, done.progress, done.stage) == (State.COMPLETED, 1.0, "paid")
+
+
 async def test_complete_that_is_rolled_back_completes_nothing(ledger: Holdfast) -> None:
     """The attempt fails and the next one books once."""
 

@@ -170,7 +170,7 @@ async def test_an_endpoint_that_fails_for_days_is_disabled_and_its_dead_letters_
     shown = await hf.webhooks.get(webhook)
     assert shown.status == "disabled" and "HTTP 500" in str(shown.disabled_reason)
     assert "AAAA" not in str(shown.disabled_reason)
-    assert (await hf.events(tenant="acme"))[0].type == "webhook_disabled"
+    assert (await hf.events(tenant="acme"))[0].type == "webhook.disabled"
     assert (await hf.outbox.send("acme", "two", {})).deliveries == []
     with pytest.raises(Conflict):
         await hf.webhooks.test(webhook)

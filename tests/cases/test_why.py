@@ -71,6 +71,32 @@ async def test_why_of_a_retrying_job_names_the_error(hf_at: Holdfast, clock: Man
     assert await why(hf_at, snoozing) == ("scheduled", f"It is scheduled for {at} (in 10 min).")
 
 
+async def test_why_names_the_rate_limit_that_a_job_waits_for(hf_at: Holdfast, clock: ManualClock) -> None:
+    """Asked for by the task's option or by the task itself; when the window opens, nothing of it is left."""
+    hf_at.limit("export", tenant=1, per=60)
+
+    @hf_at.task(rate="export", on_rate_limited="wait")
+    async def export() -> None: ...
+
+    @hf_at.task(on_rate_limited="wait")
+    async def ask() -> None:
+        (await hf_at.rate.take("export", tenant="acme")).require()
+
+    await export.options(tenant="acme").enqueue()
+    await drain(hf_at)
+    optional, own = await export.options(tenant="acme").enqueue(), await ask.options(tenant="acme").enqueue()
+    await drain(hf_at)
+    at = f"{clock.now() + timedelta(seconds=60):%Y-%m-%d %H:%M:%S} UTC (in 60 s)"
+    assert await why(hf_at, optional) == (
+        "rate_limit",
+        f"The rate limit export (1 for the tenant) is used up. It asks again at {at}.",
+    )
+    code, sentence = await why(hf_at, own)
+    assert code == "rate_limit" and sentence.startswith("The rate limit export (1 per tenant) is used up")
+    clock.advance(61)
+    assert (await hf_at.why(optional.id)).code == "no_worker"
+
+
 async def test_why_of_an_ordered_job_names_the_one_before_it(hf_at: Holdfast, work: Any) -> None:
     """While that one waits itself, while it runs, and when it has failed and blocks."""
     first, second = [await work.options(order="acct:1").enqueue() for _ in range(2)]

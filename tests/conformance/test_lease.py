@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.clock import ManualClock
@@ -173,13 +174,14 @@ async def test_nothing_of_a_run_that_lost_its_lease_is_accepted(store: Store, cl
     assert before == await everything()
 
 
-async def test_a_run_that_has_completed_may_only_write_its_last_lines(store: Store, clock: ManualClock) -> None:
-    """Only the run itself can have completed it, perhaps in its own transaction, before its lines were written."""
+async def test_a_run_that_has_completed_may_only_say_its_last_words(store: Store, clock: ManualClock) -> None:
+    """Only the run itself can have completed it, perhaps in its own transaction, before its lines and progress were written."""
     run = await start(store)
     await LOSSES["completed"](store, run, clock)
     before = await store.job_get(run.id)
-    assert await accepted_acts(store, run) == ["log"]
-    assert before == await store.job_get(run.id)
+    assert await accepted_acts(store, run) == ["progress", "log"]
+    after = await store.job_get(run.id)
+    assert before == msgspec.structs.replace(after, progress=before.progress, stage=before.stage, updated_at=before.updated_at)
 
 
 async def test_the_run_that_holds_the_lease_is_heard(store: Store) -> None:

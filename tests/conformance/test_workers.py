@@ -45,6 +45,20 @@ async def test_a_worker_that_says_again_that_it_lives_stays_one_worker(store: St
     assert [worker.draining for worker in await store.worker_list()] == [False]
 
 
+async def test_a_heartbeat_does_not_take_back_that_a_worker_is_going(store: Store, clock: ManualClock) -> None:
+    """It may have been on its way for a while; all else that it says counts."""
+    began = clock.now()
+    await store.worker_seen(a_worker())
+    await store.worker_save(a_worker(draining=True))
+    clock.advance(15)
+    await store.worker_seen(a_worker(running=7, draining=False))
+    (found,) = await store.worker_list()
+    assert (found.running, found.draining, found.started_at, found.last_seen_at) == (7, True, began, clock.now())
+    await store.worker_save(a_worker(draining=False))
+    await store.worker_seen(a_worker(draining=True))
+    assert [worker.draining for worker in await store.worker_list()] == [False]
+
+
 async def test_workers_are_listed_in_the_order_they_came(store: Store, clock: ManualClock) -> None:
     """Oldest first, by id where they came together."""
     for worker_id, pause in (("z", 10), ("b", 0), ("a", 0)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -34,6 +35,16 @@ def test_every_command_on_a_page_exists(page: Path) -> None:
     """By its words, its options and its choices."""
     wrong = [f"{call}: {why_not(call)}" for call in shown_calls(page.read_text(encoding="utf-8")) if why_not(call)]
     assert wrong == []
+
+
+def test_every_command_that_the_dashboard_teaches_exists() -> None:
+    """Empty pages say what to type: it works as it stands there."""
+    templates = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "src").rglob("templates/**/*.html"))]
+    calls = [
+        call for text in templates for call in re.findall(r"(?:<code>|<pre[^>]*>|^)(holdfast [^<\n{]+)", text, re.MULTILINE)
+    ]
+    assert len(calls) >= 8
+    assert [f"{call}: {why_not(call)}" for call in calls if why_not(call)] == []
 
 
 @pytest.mark.parametrize("call", ["holdfast job list", "holdfast jobs list --status failed", "holdfast completion tcsh"])

@@ -28,7 +28,7 @@ def test_every_public_name_is_in_the_reference() -> None:
 def test_every_event_of_the_suite_is_found_in_the_source() -> None:
     """The search sees the types in statements, in calls, in parameters and in parts of words."""
     found = source_events.events_of_source()
-    assert {"job.failed", "reaper:requeued", "tenant.erased", "budget.warning", "schedule_paused", "member_added"} <= set(found)
+    assert {"job.failed", "reaper:requeued", "tenant.erased", "budget.warning", "schedule.paused", "member.added"} <= set(found)
 
 
 def test_a_new_event_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

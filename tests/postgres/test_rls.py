@@ -242,3 +242,22 @@ def test_a_database_in_supabases_shape_keeps_its_own_roles_functions_and_publica
         with pytest.raises(errors.InsufficientPrivilege), acting_as(owner, "authenticated", ANA) as connection:
             count(connection, "keys")
     postgres_databases.drop(url)
+
+
+def test_functions_with_the_owners_rights_look_in_no_schema_of_their_caller(guarded: psycopg.Connection[Any]) -> None:
+    """A table or function of the same name, made by whoever calls, is not found: each names the places where it looks."""
+    rows = guarded.execute(
+        "SELECT proname, coalesce(proconfig, '{}') FROM pg_proc WHERE pronamespace = 'holdfast'::regnamespace AND prosecdef"
+    ).fetchall()
+    assert {name for name, _ in rows} == {"my_tenants"}, "whatever else runs as its owner must be judged here"
+    assert all(any(word.startswith("search_path=") and "public" not in word for word in settings) for _, settings in rows)
+
+
+def test_views_for_members_are_read_with_the_members_own_rights(guarded: psycopg.Connection[Any]) -> None:
+    """Or the rules of the rows would not hold for them: a view is read with the rights of its owner otherwise."""
+    rows = guarded.execute(
+        "SELECT relname, coalesce(reloptions, '{}') FROM pg_class"
+        " WHERE relnamespace = 'holdfast'::regnamespace AND relkind = 'v'"
+    ).fetchall()
+    assert len(rows) >= len(OPEN)
+    assert [name for name, options in rows if not {"security_invoker=true", "security_invoker=on"} & set(options)] == []

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from holdfast.errors import InvalidOption
 from holdfast.extraction.context import ExtractionContext, Options, Project
-from holdfast.extraction.repositories import _check
+from holdfast.extraction.repositories import _check, check_for_strangers
 from holdfast.pipeline import Done, Step
-from tests.support.extraction_steps import Ran, run_steps, step_named
+from tests.support.addresses import PRIVATE, PUBLIC, PUBLIC_6, answer
+from tests.support.extraction_steps import Ran, program, run_steps, step_named
 from tests.support.git_server import WHO, GitServer, commit, git
 
 
@@ -45,6 +47,18 @@ class Cloned:
 @pytest.fixture
 def clone(sqlite_url: str, tmp_path: Path) -> Cloned:
     return Cloned(sqlite_url, tmp_path)
+
+
+@pytest.fixture
+def scan(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[Ran]]:
+    """Opens a folder of this machine and makes its SBOM, with the programs of a test."""
+    monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}:{os.environ['PATH']}")
+
+    async def opened(folder: Path) -> Ran:
+        context = ExtractionContext(Project(id="local", source=str(folder)), Options(trusted=True))
+        return await run_steps(sqlite_url, [step_named("cloning"), step_named("sbom")], context, tmp_path / "workspaces")
+
+    return opened
 
 
 @pytest.fixture
@@ -101,6 +115,54 @@ async def test_a_repositorys_own_settings_on_its_host_stay_there(server: GitServ
     assert ran.outcomes["cloning"].status == "ok" and executed(tmp_path) == []
 
 
+@pytest.mark.parametrize("address", PRIVATE)
+async def test_no_notation_of_a_private_address_is_cloned_from(
+    clone: Cloned, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written out, when it is connected and when it is cloned; and behind a name, beside a public one."""
+    written = f"https://{f'[{address}]' if ':' in address else address}/a.git"
+    with pytest.raises(InvalidOption, match="private address"):
+        check_for_strangers(Project(id="", source=written), ())
+    assert (await clone(written, trusted=False)).last.code == "address_private"
+    answer(monkeypatch, PUBLIC, address)
+    assert (await clone("https://example.com/a.git", trusted=False)).last.code == "address_private"
+
+
+@pytest.mark.parametrize("odd", ["2130706433", "0x7f000001", "127.1", "017700000001"])
+async def test_odd_notations_of_loopback_are_looked_up_and_refused(clone: Cloned, odd: str) -> None:
+    """The system's resolver understands them; what counts is the address that it gives."""
+    assert (await clone(f"https://{odd}/a.git", trusted=False)).last.code in ("address_private", "host_unreachable")
+
+
+async def test_git_is_tied_to_the_addresses_that_were_checked(
+    clone: Cloned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that leads elsewhere a moment later gains nothing, nor does a redirect or a proxy of the environment."""
+    seen = tmp_path / "seen.json"
+    program(
+        tmp_path / "programs", "git", f"open({str(seen)!r}, 'w').write(json.dumps([arguments, dict(os.environ)])); sys.exit(1)"
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}:{os.environ['PATH']}")
+    monkeypatch.setenv("https_proxy", "http://10.0.0.1:3128")
+    asked = answer(monkeypatch, PUBLIC, PUBLIC_6)
+    await clone("https://example.com:8443/a.git", trusted=False)
+    arguments, environment = json.loads(seen.read_text(encoding="utf-8"))
+    assert f"http.curloptResolve=example.com:8443:[{PUBLIC_6}],{PUBLIC}" in arguments and asked == ["example.com"]
+    assert {"http.followRedirects=false", "credential.helper=", "core.hooksPath=/dev/null"} <= set(arguments)
+    assert environment["GIT_ALLOW_PROTOCOL"] == "https" and "https_proxy" not in environment
+
+
+async def test_a_host_that_an_operator_allows_may_not_send_git_elsewhere(
+    clone: Cloned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its addresses are not asked for, since they may be private; but it stays at that host."""
+    seen = tmp_path / "seen.json"
+    program(tmp_path / "programs", "git", f"open({str(seen)!r}, 'w').write(json.dumps(arguments)); sys.exit(1)")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}:{os.environ['PATH']}")
+    await clone("https://git.internal/a.git", trusted=False, hosts_allowed=("git.internal",))
+    assert "http.followRedirects=false" in json.loads(seen.read_text(encoding="utf-8"))
+
+
 @pytest.mark.parametrize("trusted", [True, False])
 @pytest.mark.parametrize(
     "source",
@@ -154,6 +216,25 @@ async def test_a_bomb_of_equal_trees_is_stopped_by_the_limit(server: GitServer, 
     git("update-ref", "refs/heads/main", bomb, cwd=folder)
     ran = await clone(f"{server.url}/ok/bomb", repository_gb_max=0.02)
     assert (ran.last.code, ran.left_behind) == ("repository_too_large", [])
+
+
+async def test_a_folders_own_settings_start_nothing_when_a_scanner_asks_git_about_it(
+    scan: Callable[..., Awaitable[Ran]], tmp_path: Path
+) -> None:
+    """A folder that somebody sent: what its `.git/config` names runs for a plain `git status`, and not for one of a scanner."""
+    folder, mark = tmp_path / "sent", tmp_path / "executed"
+    commit(folder, {"package.json": b'{"dependencies": {"ms": "2.1.2"}}'})
+    git("config", "core.fsmonitor", f"touch {mark};", cwd=folder)
+    git("status", cwd=folder)
+    assert executed(tmp_path) == ["executed"]
+    mark.unlink()
+    program(
+        tmp_path / "programs",
+        "cdxgen",
+        f"import subprocess; subprocess.run(['git', '-C', {str(folder)!r}, 'status'], check=True)",
+    )
+    await scan(folder)
+    assert executed(tmp_path) == []
 
 
 @pytest.mark.parametrize("path", ["..", "../other", "a/../../b", "/../etc"])

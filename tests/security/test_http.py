@@ -7,12 +7,16 @@ import logging
 import re
 import socket
 from collections.abc import Iterator
+from unittest import mock
 
 import httpx
 import pytest
+import uvicorn
 
 from holdfast import Holdfast
 from holdfast.cli.process_log import ConsoleLines, JsonLines
+from holdfast.job import LogLine
+from holdfast.store.protocol import LogBatch
 from holdfast.web import patience
 from tests.support.served import Served
 from tests.support.source import PACKAGE
@@ -79,6 +83,23 @@ def test_a_strangers_request_id_is_taken_over_only_where_it_is_harmless(served: 
         answer = client.get("/healthz", headers={"X-Request-Id": given.encode("latin-1")})
         assert answer.headers["x-request-id"] != given and answer.headers["x-request-id"].isalnum()
         assert client.get("/healthz", headers={"X-Request-Id": "mine-1"}).headers["x-request-id"] == "mine-1"
+
+
+@pytest.mark.parametrize("path", ["/api/jobs/", "/jobs/", "/static", "/login/", "/", "/login?next=//evil.example/"])
+def test_the_host_that_a_request_names_leads_nobody_there(served: Served, path: str) -> None:
+    """Neither an address to go to nor a page repeats it: a cache would hand it to others."""
+    head = f"GET {path} HTTP/1.1\r\nHost: evil.example\r\nAccept: text/html\r\nConnection: close\r\n"
+    for key in (f"Authorization: Bearer {served.key()}\r\n", ""):
+        answer = asked(served, f"{head}{key}\r\n".encode())
+        assert answer.startswith(b"HTTP/1.1 ") and b"evil.example" not in answer, answer[:500]
+
+
+async def test_a_length_of_thousands_of_digits_is_a_body_too_large(hf: Holdfast) -> None:
+    """Servers that pass it on would make a number of it that Python refuses; ours hangs up before."""
+    transport = httpx.ASGITransport(app=hf.asgi())
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        answer = await client.post("/api/session", content=b"{}", headers={"Content-Length": "9" * 5000})
+    assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
 
 
 class Lines(logging.Handler):
@@ -165,6 +186,81 @@ def test_two_lengths_of_one_body_are_refused(served: Served) -> None:
         assert answer.count(b"HTTP/1.1 ") == 1 and b"HTTP/1.1 200" not in answer
 
 
+LINES, LINE_CHARS = 1000, 15_000
+
+
+@pytest.fixture(scope="module")
+def long_log(served: Served) -> str:
+    """The address of a log far larger than all that lies between a server and a client; its run goes on."""
+
+    async def written() -> str:
+        @served.hf.task
+        async def talk() -> None: ...
+
+        job = await served.hf.enqueue("talk", tenant="acme")
+        store = served.hf.store
+        (run,) = (await store.job_claim(worker="w", machine=None, queues=["default"], tasks=["talk"], limit=1)).jobs
+        lines = [LogLine(run_id=run.run_id, no=no, level="info", message="x" * LINE_CHARS) for no in range(1, LINES + 1)]
+        assert await store.log_append_if_leased([LogBatch(run.id, run.run_id, lines)])
+        return f"/api/jobs/{job.id}/runs/1/logs"
+
+    return served.run(written())
+
+
+@pytest.mark.parametrize("what", ["/stream", "?limit=1000"])
+def test_a_client_that_never_reads_its_answer_is_hung_up_on(
+    served: Served, long_log: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream and a page: meanwhile others are served, and its place is free again."""
+    monkeypatch.setattr(patience, "UNREAD_SECONDS", 1.0)
+    with connected(served) as deaf:
+        deaf.sendall(
+            f"GET {long_log}{what} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {served.key()}\r\n\r\n".encode()
+        )
+        assert deaf.recv(8).startswith(b"HTTP/1.1")
+        assert httpx.get(f"{served.base}/healthz", timeout=PATIENCE_SECONDS).status_code == 200
+        until_sync(lambda: not served.connections(), PATIENCE_SECONDS)
+    assert served.streams() == 0
+
+
+async def test_a_client_that_reads_slowly_is_waited_for(served: Served) -> None:
+    """Only who takes nothing at all between two looks is given up."""
+    transport = mock.Mock()
+    transport.get_write_buffer_size.side_effect = [900, 899, 899, 500, 500, 500]
+    connection = patience.Impatient(uvicorn.Config(served.app, log_config=None), uvicorn.server.ServerState(), {})
+    connection.transport, connection.loop = transport, mock.Mock()
+    connection._watch_reader()
+    for _ in range(2):
+        connection._hang_up_unless_read()
+    assert not transport.abort.called and connection.loop.call_later.call_count == 3
+    connection._hang_up_unless_read()
+    assert transport.abort.called
+
+
+HURTING = {
+    "open": b'{"id": ' + b"[" * 400_000,
+    "deep": b'{"id": ' + b"[" * 400_000 + b"]" * 400_000 + b"}",
+    "number": b'{"id": 1' + b"0" * 500_000 + b"}",
+    "bytes": b"\xff\xfe",
+}
+
+
+@pytest.mark.parametrize("body", HURTING.values(), ids=HURTING.keys())
+@pytest.mark.parametrize("path", ["/api/jobs", "/api/projects", "/api/jobs/cancel", "/api/session"])
+def test_a_body_made_to_hurt_is_refused(served: Served, path: str, body: bytes) -> None:
+    """Nested without end, or a number of half a megabyte: it is the caller's fault, and no trace of ours."""
+    headers = {"Authorization": f"Bearer {served.key(role='owner')}", "Content-Type": "application/json"}
+    answer = httpx.post(served.base + path, content=body, headers=headers, timeout=PATIENCE_SECONDS)
+    assert answer.status_code in (400, 422)
+
+
+def test_a_form_of_very_many_fields_is_refused(served: Served) -> None:
+    """Before they are taken apart."""
+    content = "&".join(f"a{number}=1" for number in range(20_000))
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert httpx.post(f"{served.base}/login", content=content, headers=headers, timeout=PATIENCE_SECONDS).status_code == 422
+
+
 # -- secrets are compared in constant time -----------------------------------------------------------------------------
 
 
@@ -183,9 +279,10 @@ async def test_a_key_is_compared_in_constant_time(hf: Holdfast, monkeypatch: pyt
 
 
 def test_no_module_compares_a_secret_by_equality() -> None:
-    """Names that hold secrets stand in no `==`: neither in the door nor in keys, sessions and signatures."""
-    names = r"(\w*secret|\w*signature|\w*api_key|hashed|digest)"
+    """Names that hold secrets stand in no `==`, wherever they are."""
+    names = r"(\w*secret|\w*signature|\w*api_key|\w*password|hashed|digest)"
     suspicious = re.compile(rf"\b{names}\s*(==|!=)|(==|!=)\s*{names}\b")
-    paths = [path for folder in ("web", "people") for path in (PACKAGE / folder).rglob("*.py")]
-    lines = [(path.name, line.strip()) for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [
+        (path.name, line.strip()) for path in PACKAGE.rglob("*.py") for line in path.read_text(encoding="utf-8").splitlines()
+    ]
     assert [(name, line) for name, line in lines if suspicious.search(line)] == []

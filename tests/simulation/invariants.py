@@ -30,6 +30,7 @@ TABLE = {"sqlite": "holdfast_", "postgres": "holdfast."}
 VERBS = {
     "job_claim": {"claim"},
     "job_complete_if_leased": {"complete"},
+    "transaction": {"complete"},
     "job_leave_if_leased": {"retry", "snooze", "release", "fail", "cancel"},
     "job_cancel": {"cancel"},
     "job_reap": {"reap"},
@@ -37,7 +38,7 @@ VERBS = {
 }
 """Verb of the store -> verbs of MOVES."""
 FENCED = {"job_complete_if_leased", "job_leave_if_leased", "lease_extend_if_held"}
-QUIET = {"worker_save", "tally_add", "log_append_if_leased", "progress_set_if_leased"}
+QUIET = {"worker_save", "worker_seen", "tally_add", "log_append_if_leased", "progress_set_if_leased"}
 DEADLINE_GRACE = 30.0
 MICROSECOND = 2e-6
 """Times lose a little on their way into a database and back."""
@@ -89,6 +90,7 @@ class Books:
         self.jobs: dict[str, Row] = {}
         self.accepted: set[str] = set()
         """Whoever enqueued them was told so."""
+        self.rolled_back: set[str] = set()
         self.limits: dict[str, int] = {}
         self.queue_limits: dict[str, int | None] = {}
         self.started: set[str] = set()
@@ -147,6 +149,8 @@ class Books:
     def _wrongs(self, call: Call, before: dict[str, Row], changed: list[tuple[Row | None, Row]]) -> Iterator[str]:
         for job_id in self.accepted - self.jobs.keys():
             yield f"job {job_id} was accepted and is gone"
+        for job_id in self.rolled_back & self.jobs.keys():
+            yield f"job {job_id} is there although its transaction was rolled back"
         if call.verb == "tenant_set":
             self.limits[call.args[0]] = call.options["max_running"]
         if call.verb == "queue_set":
@@ -172,7 +176,8 @@ class Books:
         may = {"hold"} if old.state == "queued" else set()
         if old.is_running and call.verb == "lease_extend_if_held" and _names(call, old):
             may = {"lease"}
-        if old.is_running and call.verb == "progress_set_if_leased" and call.args[:2] == (old.id, old.run_id):
+        told_by_its_run = call.verb == "progress_set_if_leased" and call.args[:2] == (old.id, old.run_id)
+        if old.state in ("running", "completed") and told_by_its_run:
             may = {"progress", "stage"}
         if old.is_running and call.verb == "job_cancel":
             may = {"cancelling"}
@@ -193,6 +198,7 @@ class Books:
         rules = {
             "job_claim": self._wrong_claim,
             "job_complete_if_leased": self._wrong_completion,
+            "transaction": self._wrong_completion,
             "job_leave_if_leased": self._wrong_departure,
             "job_reap": self._wrong_rescue,
             "job_retry_if_ended": self._wrong_replay,
@@ -297,6 +303,12 @@ class Books:
                 yield f"job {job.seq} ({job.task}) is still {job.state} (hold {job.hold})"
             if job.state == "completed" and job.task == "hopeless":
                 yield f"job {job.seq} is completed although its task always fails"
+        booked = sorted(
+            json.loads(job.result or "") for job in self.jobs.values() if (job.task, job.state) == ("booked", "completed")
+        )
+        ledger = [row[0] for row in self._base.look("SELECT run_id FROM ledger ORDER BY run_id")]
+        if booked != ledger:
+            yield f"the ledger has {ledger}, and the runs that completed their jobs with a line in it are {booked}"
         sql = f"SELECT meta, count(*) AS n FROM {TABLE[self._base.kind]}jobs WHERE meta IS NOT NULL GROUP BY meta"
         for meta, count in self._base.look(sql):
             if count > 1:

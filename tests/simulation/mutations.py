@@ -20,8 +20,6 @@ class Mutation(NamedTuple):
     plant: Callable[[], contextlib.AbstractContextManager[Any]]
     found_as: str
     """Part of the sentence in which it is told."""
-    first: int = 0
-    """Where to begin looking: near the seed that found it the last time, to save time."""
 
 
 def _text(
@@ -78,14 +76,18 @@ MUTATIONS = [
         "the fence of a completion",
         _text("job_complete", "AND run_id = done.value ->> '$.run_id' ", ""),
         "although its run was another one",
-        first=100,
     ),
     Mutation(
         "the fence of every other end", _text("job_leased", "AND run_id = :run_id ", ""), "although its run was another one"
     ),
+    Mutation(
+        "the fence of a completion in the task's own transaction",
+        _text("job_complete_one", "AND run_id = done.value ->> '$.run_id' ", ""),
+        "which is not what its run returned",
+    ),
     Mutation("the fence of a heartbeat", _text("lease_extend", "AND run_id = beat.value ->> '$.run_id' ", ""), "changed lease"),
     Mutation("the fence of progress", _text("progress_set", "AND run_id = :run_id ", ""), "changed progress"),
-    Mutation("the fence of log lines", _text("log_lease", "AND run_id = :run_id ", ""), "wrote to its log", first=75),
+    Mutation("the fence of log lines", _text("log_lease", "AND run_id = :run_id ", ""), "wrote to its log"),
     Mutation("the count of a tenant's limit", _text("lanes_room", *NO_COUNT), AT_ONCE),
     Mutation("the lock of a tenant's limit", _room_without_lock, AT_ONCE),
     Mutation("the count of a queue's limit", _text("queue_get", *NO_COUNT), AT_ONCE),

@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.enqueue import Door
 from holdfast.errors import HoldfastError
+from holdfast.job import Job
 from holdfast.processes.reaper import Reaper
 from holdfast.processes.scheduler import Scheduler
 from holdfast.processes.worker import Worker
@@ -19,7 +20,8 @@ from holdfast.task import JobSpec
 from tests.simulation import tasks
 from tests.simulation.invariants import Books, Broken
 from tests.simulation.loop import Lane, Process, SimulatedLoop
-from tests.simulation.stores import Base, Call, Network
+from tests.simulation.network import Network
+from tests.simulation.stores import Base, Call
 
 BUSY_SECONDS = 40.0
 """How long things go wrong."""
@@ -27,6 +29,10 @@ PATIENCE_SECONDS = 400.0
 """How long all jobs may take to end once nothing goes wrong any more."""
 TENANTS = ("north", "south")
 FAULTS = ("refused", "refused", "lost", "lost", "lost", "late", "late", "killed before", "killed after", "killed after")
+
+
+class RolledBack(Exception):
+    """Whoever enqueued a job has thought better of it."""
 
 
 class Seat:
@@ -52,6 +58,8 @@ class Simulation:
         self.rng = random.Random(f"scenario {seed}")
         self.loop = loop
         self.books = tasks.place.books = Books(loop, base)
+        tasks.place.transactions = {}
+        tasks.place.pause = self._pause
         self.network = Network(loop, random.Random(f"network {seed}"), base, self.books, self)
         self.workers: dict[Process, Worker] = {}
         self.calm = False
@@ -66,7 +74,7 @@ class Simulation:
         self.gone_idle: set[str] = set()
         self.were_frozen: set[Process] = set()
         self.workers_made = 0
-        self.ticks = base.kind == "sqlite" and self.rng.random() < 0.4
+        self.ticks = self.rng.random() < 0.4
         """Whether a schedule makes jobs, too."""
 
     # -- what goes wrong
@@ -85,6 +93,7 @@ class Simulation:
     def killed(self, process: Process) -> None:
         self.books.note(f"{process.name:9} is killed")
         process.alive = False
+        self.network.base.hang_up(process)
         self.workers.pop(process, None)
         self.loop.forget(process)
 
@@ -96,7 +105,14 @@ class Simulation:
     def process(self, name: str) -> tuple[Lane, Seat]:
         skew = self.rng.choice((0.0, 0.0, -3600.0, 3600.0, 0.7))
         process = Process(name, skew=skew)
-        return self.loop.lane(name, process), Seat(self.network.wire(process))
+        seat = Seat(self.network.wire(process))
+        tasks.place.transactions[process] = seat.transaction
+        return self.loop.lane(name, process), seat
+
+    async def _pause(self) -> None:
+        """Inside a transaction. On SQLite nobody else could write meanwhile, and there are no turns in between."""
+        if self.network.base.kind == "postgres":
+            await asyncio.sleep(self.rng.choice((0.0, 0.0, 0.5, 3.0)))
 
     def start_worker(self, **options: Any) -> None:
         self.workers_made += 1
@@ -138,6 +154,8 @@ class Simulation:
     async def run(self) -> None:
         overseer = self.process("overseer")[1]
         self.calm = True
+        async with overseer.transaction() as tx:
+            await tx.execute("CREATE TABLE ledger (run_id text)")
         for tenant in TENANTS:
             await overseer.store.tenant_set(tenant, **_limit(self.rng.randint(1, 3)))
         await overseer.store.queue_set("side", max_running=self.rng.choice((None, 1, 2)), by=None)
@@ -165,20 +183,53 @@ class Simulation:
             gap = self.rng.expovariate(1 / 3) if self.on_demand else self.rng.choice((0.0, 0.0, 0.5, 2.0, 6.0))
             await asyncio.sleep(gap)
             spec = self._draw_job()
-            with contextlib.suppress(HoldfastError):
-                (job,) = await seat.door.enqueue([spec], None)
+            with contextlib.suppress(HoldfastError, RolledBack):
+                job = await (self._enqueue_in_transaction(seat, spec) if self.rng.random() < 0.3 else self._enqueue(seat, spec))
                 self.books.accepted.add(job.id)
                 self.books.note(f"job {self.books.jobs[job.id].seq} is accepted: {_told(spec)}")
                 await self._start_if_nobody_is_there(seat, job.id)
+
+    async def _enqueue(self, seat: Seat, spec: JobSpec[Any]) -> Job[Any]:
+        (job,) = await seat.door.enqueue([spec], None)
+        return job
+
+    async def _enqueue_in_transaction(self, seat: Seat, spec: JobSpec[Any]) -> Job[Any]:
+        """There if and only if that commits."""
+        rolled_back = self.rng.random() < 0.3
+        async with seat.transaction() as tx:
+            (job,) = await seat.door.enqueue([spec], tx)
+            await self._pause()
+            if rolled_back:
+                if job.created:
+                    self.books.rolled_back.add(job.id)
+                raise RolledBack
+        return job
 
     def _draw_job(self) -> JobSpec[Any]:
         if self.on_demand and self.rng.random() < 0.8:
             return tasks.hf.tasks["work"].job(seconds=self.rng.choice((0.0, 0.5)))
         seconds = self.rng.choice((0.0, 0.5, 3.0, 9.0, 14.0))
         name = self.rng.choice(
-            ("work", "work", "work", "stoppable", "flaky", "hopeless", "sleepy", "stepwise", "slow", "blocking")
+            (
+                "work",
+                "work",
+                "work",
+                "stoppable",
+                "flaky",
+                "hopeless",
+                "sleepy",
+                "stepwise",
+                "slow",
+                "blocking",
+                "booked",
+                "booked",
+            )
         )
-        more = {"flaky": {"failures": self.rng.randint(1, 3)}, "sleepy": {"naps": self.rng.randint(1, 2)}}.get(name, {})
+        more = {
+            "flaky": {"failures": self.rng.randint(1, 3)},
+            "sleepy": {"naps": self.rng.randint(1, 2)},
+            "booked": {"changes": self.rng.choice((0, 0, 1))},
+        }.get(name, {})
         options: dict[str, Any] = {
             "tenant": self.rng.choice((None, *TENANTS)),
             "order": self.rng.choice((None, None, "a", "b")),
@@ -197,8 +248,7 @@ class Simulation:
             there = {row.id for row in rows if not row.draining}
             if there:
                 self.relied_on[job_id] = there
-                if there <= self.gone_idle:
-                    self.loop.fail(Broken("a worker that has left as idle is still listed as being there"))
+                self._nobody_is_left_behind()  # they may have left while the list was on its way
             else:
                 self.start_worker()
 

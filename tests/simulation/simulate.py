@@ -86,6 +86,6 @@ def _simulate(seed: int, make_base: MakeBase) -> Told:
         simulation.books.note(f"{wrong} ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else wrong)
     finally:
         base.close()
-        del tasks.place.books
+        vars(tasks.place).clear()
     books = simulation.books
     return Told(seed, wrong, loop.steps, loop.digest, books.moves, loop.now, summary(books), books.faults, list(books.trace))

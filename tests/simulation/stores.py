@@ -1,30 +1,32 @@
-"""The real stores, reached through a network that a seed plays: every verb can be late, lost on either way, or somebody's last.
+"""The real stores, inside a simulated loop.
 
-`Wire` is what a simulated process holds as its store. On SQLite the store's own code runs inside the loop, each transaction at
-a moment of the scheduler's choice; on PostgreSQL each verb is carried out on a real loop while the simulation stands
-still.
+On SQLite the store's own code runs inside the loop, each transaction at a moment of the scheduler's choice; on PostgreSQL each
+statement is carried out on a real loop while the simulation stands still, and a transaction of several may stay open while
+others have their turn.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
-from contextvars import Context, ContextVar, copy_context
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import asyncpg
+
 from holdfast.clock import DatabaseClock
-from holdfast.errors import StorageUnavailable
-from holdfast.store.protocol import Store, Wake
+from holdfast.errors import StorageError, StorageUnavailable
+from holdfast.store.postgres.store import PostgresStore, PostgresTransaction
+from holdfast.store.protocol import Store
 from holdfast.store.sqlite import migrate
 from holdfast.store.sqlite.connection import MEMORY, open_connection
 from holdfast.store.sqlite.session import NewSession, Session
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.store.sqlite.transaction import SqliteTransaction
 from holdfast.store.sqlite.writer import Ticket, Writer
-from tests.simulation.loop import Process, SimulatedLoop
+from tests.simulation.loop import Process
 from tests.simulation.patches import BEGINNING, real_time
 
 T = TypeVar("T")
@@ -56,6 +58,9 @@ class Base(Protocol):
     kind: str
 
     def open(self, watcher: Watcher, wake: TellWakes) -> Store: ...
+    def hang_up(self, process: Process) -> None:
+        """It is dead, and so are its connections."""
+
     def look(self, sql: str) -> Rows: ...
     def close(self) -> None: ...
 
@@ -101,6 +106,7 @@ class InlineStore(SqliteStore):
             return work(self._connection)
 
         await asyncio.sleep(0)
+        call = current_call.get()
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield SqliteTransaction(MEMORY, run_work, self._clock)
@@ -108,7 +114,7 @@ class InlineStore(SqliteStore):
             self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
-        self._watcher.committed(current_call.get())
+        self._watcher.committed(call)
         self._told({""})
 
     async def _look(self, operation: Callable[[Session], T]) -> T:
@@ -136,6 +142,9 @@ class SqliteBase:
     def open(self, watcher: Watcher, wake: TellWakes) -> Store:
         return InlineStore(self._connection, self._clock, watcher, wake)
 
+    def hang_up(self, process: Process) -> None:
+        """Nobody dies inside a transaction: they have their turn to its end."""
+
     def look(self, sql: str) -> Rows:
         return self._looking.execute(sql).fetchall()
 
@@ -143,28 +152,58 @@ class SqliteBase:
         self._connection.close()
 
 
-UNWATCHED = {"worker_save", "worker_remove", "worker_list", "tally_add", "step_get", "lease_list", "tenant_depths"}
+UNWATCHED = {
+    "worker_save",
+    "worker_seen",
+    "worker_remove",
+    "worker_list",
+    "tally_add",
+    "step_get",
+    "lease_list",
+    "tenant_depths",
+}
 """What touches no job; each look at PostgreSQL is a round trip."""
 TELLING = {"job_insert_many", "job_leave_if_leased", "job_cancel", "job_retry_if_ended", "job_reap", "tenant_set", "queue_set"}
 """What others are told of."""
 
 
+def needs_no_database(verb: str) -> bool:
+    """What only prepares a statement for somebody else's connection, or reads its answer."""
+    return verb.endswith("_statement") or verb == "inserted_from_rows"
+
+
 # -- PostgreSQL --------------------------------------------------------------------------------------------------------
 
 
+class OpenTransaction(NamedTuple):
+    process: Process
+    transaction: PostgresTransaction
+    manager: AbstractAsyncContextManager[Any]
+
+
 class PostgresBase:
-    """One verb at a time, on a real loop: the simulation waits for the answer and no virtual time passes."""
+    """One statement at a time, on a real loop: the simulation waits for the answer and no virtual time passes.
+
+    Nobody waits for a lock in real time, since its holder could never go on: the statement is given up and tried again
+    when others had their turn.
+    """
 
     kind = "postgres"
 
     def __init__(self, clock: DatabaseClock, url: str) -> None:
-        from holdfast.store.postgres.store import PostgresStore
-
         self._loop = asyncio.new_event_loop()
         self._store = PostgresStore(url, clock=clock)
+        self._open: list[OpenTransaction] = []
+        self.wait_for(self._never_wait_for_locks(url))
+
+    async def _never_wait_for_locks(self, url: str) -> None:
+        connection = await asyncpg.connect(url)
+        name = await connection.fetchval("SELECT quote_ident(current_database())")
+        await connection.execute(f"ALTER DATABASE {name} SET lock_timeout = '5ms'")
+        await connection.close()
 
     def open(self, watcher: Watcher, wake: TellWakes) -> Store:
-        store: Any = OneVerbAtATime(self, self._store, watcher, wake)
+        store: Any = StatementByStatement(self, self._store, watcher, wake)
         opened: Store = store
         return opened
 
@@ -177,15 +216,51 @@ class PostgresBase:
         finally:
             asyncio._set_running_loop(simulated)
 
+    async def carried_out(self, statement: Callable[[], Coroutine[Any, Any, T]], *, tries: int | None = None) -> T:
+        pause = 0.01
+        while True:
+            await asyncio.sleep(0)
+            try:
+                return self.wait_for(statement())
+            except StorageError as error:
+                if not isinstance(error.__cause__, asyncpg.LockNotAvailableError):
+                    raise
+                tries = None if tries is None else tries - 1
+                if tries == 0:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 1.0)
+
+    def begin(self, process: Process) -> OpenTransaction:
+        manager = self._store.transaction()
+        self._open.append(OpenTransaction(process, self.wait_for(manager.__aenter__()), manager))
+        return self._open[-1]
+
+    def end(self, opened: OpenTransaction, error: BaseException | None = None) -> None:
+        """Committed, or rolled back for an error."""
+        self._open.remove(opened)
+        self.wait_for(_left(opened.manager, error))
+
+    def hang_up(self, process: Process) -> None:
+        for opened in [opened for opened in self._open if opened.process is process]:
+            opened.transaction.connection.terminate()
+            self.end(opened, StorageUnavailable("The process is gone (simulated)."))
+
     def look(self, sql: str) -> Rows:
         return [tuple(row) for row in self.wait_for(self._store._connections.fetch(sql))]
 
     def close(self) -> None:
+        for opened in list(self._open):
+            self.hang_up(opened.process)
         self.wait_for(self._store.close())
         self._loop.close()
 
 
-class OneVerbAtATime:
+async def _left(manager: AbstractAsyncContextManager[Any], error: BaseException | None) -> None:
+    await manager.__aexit__(type(error) if error else None, error, None)
+
+
+class StatementByStatement:
     name = "postgres"
 
     def __init__(self, base: PostgresBase, store: Any, watcher: Watcher, wake: TellWakes) -> None:
@@ -194,10 +269,13 @@ class OneVerbAtATime:
         self._watcher = watcher
         self._wake = wake
 
-    def __getattr__(self, verb: str) -> Callable[..., Awaitable[Any]]:
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        if needs_no_database(verb):
+            plain: Callable[..., Any] = getattr(self._store, verb)
+            return plain
+
         async def carried_out(*args: Any, **options: Any) -> Any:
-            await asyncio.sleep(0)
-            answer = self._base.wait_for(getattr(self._store, verb)(*args, **options))
+            answer = await self._base.carried_out(lambda: getattr(self._store, verb)(*args, **options))
             if verb not in UNWATCHED:
                 self._watcher.committed(current_call.get())
             if verb in TELLING:
@@ -207,136 +285,47 @@ class OneVerbAtATime:
 
         return carried_out
 
-
-# -- the network -------------------------------------------------------------------------------------------------------
-
-
-class Faults(Protocol):
-    """What goes wrong with one verb."""
-
-    def on_the_way(self, call: Call) -> str | None:
-        """`refused` (it never arrives), `lost` (it is carried out, the answer never arrives), `killed before`,
-        `killed after` or `late`."""
-
-    def killed(self, process: Process) -> None: ...
-
-
-class Listener(NamedTuple):
-    process: Process
-    wake: Wake
-    context: Context
-
-
-class Network:
-    """Wires of all processes to one database, and the wake-ups between them."""
-
-    def __init__(self, loop: SimulatedLoop, rng: random.Random, base: Base, watcher: Watcher, faults: Faults) -> None:
-        self.loop = loop
-        self.rng = rng
-        self.base = base
-        self.watcher = watcher
-        self.faults = faults
-        self.listeners: list[Listener] = []
-        self.pace = rng.choice((0.1, 0.3, 0.8))
-        """How often a way takes a noticeable time."""
-
-    def wire(self, process: Process) -> Store:
-        wire: Any = Wire(self, process)
-        store: Store = wire
-        return store
-
-    def tell(self, wakes: set[str]) -> None:
-        """Hints come late or not at all, and as a rule without saying what for."""
-        told = sorted(wake for wake in wakes if not wake.startswith("log:"))
-        for listener in self.listeners if told else ():
-            if not listener.process.alive or self.rng.random() < 0.2:
-                continue
-            after = self.rng.choice((0.0, 0.001, 0.05))
-            for what in told if self.rng.random() < 0.5 else [""]:
-                # In the listener's own context: while it is frozen it hears nothing.
-                self.loop.call_later(after, self._deliver, listener, what, context=listener.context)
-
-    def _deliver(self, listener: Listener, what: str) -> None:
-        if listener in self.listeners:
-            listener.wake(what)
-
-
-class Wire:
-    """The store as one process sees it."""
-
-    def __init__(self, network: Network, process: Process) -> None:
-        self._network = network
-        self._process = process
-        self._store = network.base.open(network.watcher, network.tell)
-        self.name = self._store.name
-        self.pooled = False
-
-    async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
-        entry = Listener(self._process, wake, copy_context())
-        self._network.listeners.append(entry)
-
-        async def stop() -> None:
-            self._network.listeners.remove(entry)
-
-        return stop
-
-    @property
-    def listening(self) -> bool:
-        return any(listener.process is self._process for listener in self._network.listeners)
-
-    async def leave_loop(self) -> None:
-        pass
-
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Any]:
-        call = Call(self._process, "transaction", (), {})
-        fault = self._network.faults.on_the_way(call)
-        await self._arrive(fault)
-        current_call.set(call)
-        async with self._store.transaction() as tx:
-            yield tx
-        await self._return(fault)
+    async def transaction(self) -> AsyncIterator[GatedTransaction]:
+        await asyncio.sleep(0)
+        call = current_call.get()
+        assert call is not None
+        opened = self._base.begin(call.process)
+        try:
+            yield GatedTransaction(self._base, opened.transaction)
+        except BaseException as error:
+            if not isinstance(error, GeneratorExit):  # of a dead process, when all is over
+                self._base.end(opened, error)
+            raise
+        await asyncio.sleep(0)
+        self._base.end(opened)
+        self._watcher.committed(call)
+        self._wake({""})
 
-    def __getattr__(self, verb: str) -> Callable[..., Any]:
-        if verb.endswith("_statement") or verb == "inserted_from_rows":
-            plain: Callable[..., Any] = getattr(self._store, verb)
-            return plain
 
-        async def sent(*args: Any, **options: Any) -> Any:
-            return await self._send(Call(self._process, verb, args, options))
+class GatedTransaction:
+    """Between its statements others have their turn. One that waits for a lock too long is taken for one of a deadlock."""
 
-        return sent
+    store_kind = "postgres"
 
-    async def _send(self, call: Call) -> Any:
-        fault = self._network.faults.on_the_way(call)
-        await self._arrive(fault)
-        current_call.set(call)
-        answer = await getattr(self._store, call.verb)(*call.args, **call.options)
-        await self._return(fault)
-        return answer
+    def __init__(self, base: PostgresBase, transaction: PostgresTransaction) -> None:
+        self._base = base
+        self._transaction = transaction
 
-    async def _arrive(self, fault: str | None) -> None:
-        await self._travel(late=fault == "late")
-        if fault == "refused":
-            raise StorageUnavailable("The database is away (simulated).")
-        if fault == "killed before":
-            await self._die()
+    async def execute(self, sql: str, *args: Any) -> None:
+        await self._carried_out("execute", sql, *args)
 
-    async def _return(self, fault: str | None) -> None:
-        if fault == "killed after":
-            await self._die()
-        await self._travel(late=False)
-        if fault == "lost":
-            raise StorageUnavailable("The answer was lost on the way (simulated).")
+    async def fetch(self, sql: str, *args: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = await self._carried_out("fetch", sql, *args)
+        return found
 
-    async def _travel(self, *, late: bool) -> None:
-        rng = self._network.rng
-        drawn = rng.random()
-        if late:
-            await asyncio.sleep(rng.uniform(1.0, 30.0))
-        elif drawn < self._network.pace:
-            await asyncio.sleep(rng.choice((0.001, 0.01, 0.2)))
+    async def shared(self, statement: str, *args: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = await self._carried_out("shared", statement, *args)
+        return found
 
-    async def _die(self) -> None:
-        self._network.faults.killed(self._process)
-        await asyncio.get_running_loop().create_future()
+    async def _carried_out(self, how: str, *args: Any) -> Any:
+        async def behind_a_savepoint() -> Any:
+            async with self._transaction.connection.transaction():
+                return await getattr(self._transaction, how)(*args)
+
+        return await self._base.carried_out(behind_a_savepoint, tries=8)

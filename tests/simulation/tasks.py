@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 from holdfast import Abort, Holdfast, Snooze, current, step
 from tests.simulation.invariants import Books
+from tests.simulation.loop import Process, current_lane
 
 hf = Holdfast(
     "sqlite:///:memory:",
@@ -23,6 +27,13 @@ hf = Holdfast(
 
 class _Place:
     books: Books
+    transactions: dict[Process, Callable[[], AbstractAsyncContextManager[Any]]]
+    pause: Callable[[], Awaitable[None]]
+    """Inside a transaction: for a while on PostgreSQL, where others go on meanwhile."""
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """Of the process in which the task runs."""
+        return self.transactions[current_lane.get().process]()
 
 
 place = _Place()
@@ -112,3 +123,18 @@ async def blocking(seconds: float) -> str:
     if current().run_no == 1:
         raise RuntimeError("somebody has to look at this")
     return done()
+
+
+@hf.task(backoff=(2.0, 4.0))
+async def booked(seconds: float, changes: int) -> str:
+    """Completes its job in a transaction, together with a line in its own ledger: both or neither."""
+    begin()
+    await asyncio.sleep(seconds)
+    async with place.transaction() as tx:
+        await tx.execute("INSERT INTO ledger (run_id) VALUES ($1)", current().run_id)
+        await place.pause()
+        await current().complete(done(), tx=tx)
+        await place.pause()
+        if current().run_no <= changes:
+            raise RuntimeError("not like this")
+    return "too late to say anything else"

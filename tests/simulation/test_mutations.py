@@ -13,9 +13,8 @@ SEEDS_MAX = 2000
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_a_planted_bug_is_found(mutation: Mutation) -> None:
     """Within 2,000 seeds; and the one that tells of it has nothing to tell once the guard is back."""
-    seeds = [*range(mutation.first, SEEDS_MAX), *range(mutation.first)]
     with mutation.plant():
-        found = next((told for seed in seeds if (told := simulate(seed)).wrong), None)
+        found = next((told for seed in range(SEEDS_MAX) if (told := simulate(seed)).wrong), None)
     assert found is not None, f"nobody missed {mutation.name}"
     assert found.wrong is not None
     assert mutation.found_as in found.wrong

@@ -35,7 +35,7 @@ def test_no_promise_is_broken_whatever_happens(first: int) -> None:
 
 
 def test_no_promise_is_broken_on_postgres(postgres_databases: Databases) -> None:
-    """The same stories on PostgreSQL, one verb at a time."""
+    """The same stories on PostgreSQL, statement by statement, with transactions that stay open while others go on."""
     for seed in range(SEEDS_ON_POSTGRES):
         url = postgres_databases.create()
         told = simulate(seed, lambda clock, url=url: PostgresBase(clock, url))

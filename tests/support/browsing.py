@@ -64,7 +64,8 @@ def _axe_source() -> str:
 
 def axe(page: Page, within: str = "html") -> list[str]:
     """What axe finds wrong in the page, or in the part of it that a selector names: one sentence each."""
-    page.evaluate(_axe_source())
+    if not page.evaluate("() => 'axe' in window"):
+        page.evaluate(_axe_source())
     found = page.evaluate("within => axe.run(within, {resultTypes: ['violations']})", within)
     return [
         f"{violation['id']}: {violation['help']}: {node['html'][:200]} {node['failureSummary']}"

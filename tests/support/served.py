@@ -74,6 +74,10 @@ class Served:
         """How many are open now, whoever watches."""
         return sum(self.app.state.web.streams.values())
 
+    def connections(self) -> int:
+        """How many clients are connected now."""
+        return len(self._server.server_state.connections)
+
     def close(self) -> None:
         self.run(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -21,6 +21,8 @@ def text_files() -> dict[str, str]:
         folders[:] = [name for name in folders if name not in NOT_OURS and (name == ".ci" or not name.startswith("."))]
         for name in names:
             path = Path(folder, name)
+            if name == ".git":  # a file, where this is one of several work trees
+                continue
             try:
                 found[path.relative_to(ROOT).as_posix()] = path.read_text(encoding="utf-8")
             except (UnicodeDecodeError, FileNotFoundError):

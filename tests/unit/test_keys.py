@@ -207,12 +207,12 @@ async def test_changes_of_keys_and_members_are_in_the_audit_trail(hf: Holdfast) 
     await hf.members.remove("acme", "u2", by="ana")
     found = await events(hf)
     assert [(tenant, kind, actor) for tenant, kind, actor, _ in found] == [
-        ("acme", "key_created", "ana"),
-        ("acme", "key_revoked", "bo"),
-        ("acme", "member_added", "ana"),
-        ("acme", "member_added", "ana"),
-        ("acme", "member_role_changed", "ana"),
-        ("acme", "member_removed", "ana"),
+        ("acme", "key.created", "ana"),
+        ("acme", "key.revoked", "bo"),
+        ("acme", "member.added", "ana"),
+        ("acme", "member.added", "ana"),
+        ("acme", "member.role_changed", "ana"),
+        ("acme", "member.removed", "ana"),
     ]
     assert all(made.key.id in data for _, kind, _, data in found if kind.startswith("key"))
 

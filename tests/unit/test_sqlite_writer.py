@@ -158,3 +158,24 @@ def test_one_writer_serves_event_loops_that_come_and_go(writer: Writer, path: st
     run_apart(write("b"))
     assert answers == ["a", "b"]
     assert notes_in(path) == ["a", "b"]
+
+
+async def test_an_operation_without_memory_is_told_so_and_the_writer_goes_on(path: str, told: Told) -> None:
+    """Be it that the file could not even be opened: a writer that is gone would answer nobody any more."""
+    failures: list[MemoryError] = [MemoryError()]
+
+    def connect() -> sqlite3.Connection:
+        if failures:
+            raise failures.pop()
+        return open_connection(path)
+
+    writer = Writer(path, connect, lambda connection: Session(connection, now=0.0), told)
+    try:
+        with pytest.raises(StorageUnavailable, match="this process has no memory left"):
+            await asyncio.wait_for(writer.run(note("unopened")), 40)
+        with pytest.raises(StorageUnavailable, match="this process has no memory left"):
+            await asyncio.wait_for(writer.run(note("refused", then=MemoryError())), 40)
+        await asyncio.wait_for(writer.run(note("written")), 40)
+    finally:
+        writer.close()
+    assert notes_in(path) == ["written"]

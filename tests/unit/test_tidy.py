@@ -12,6 +12,7 @@ from tests.support.source import PACKAGE, ROOT, imports_of, is_within, modules, 
 
 LAYERS: list[set[str]] = [
     {
+        "addresses",
         "clock",
         "codec",
         "console",
@@ -72,6 +73,7 @@ LAYERS: list[set[str]] = [
 
 EXTRACTION_SEES = {
     "holdfast",
+    "holdfast.addresses",
     "holdfast.errors",
     "holdfast.sealing",
     "holdfast.extraction",

@@ -52,6 +52,25 @@ async def test_a_failed_job_is_retried_from_its_page(scene: Scene) -> None:
     assert ("job.retried", key.json()["actor"]) in await events_of(scene, job_id=job_id)
 
 
+async def test_dead_letters_are_replayed_one_by_one_or_together(scene: Scene) -> None:
+    """The page says what the word means, the question uses it, and it is a retry."""
+    first, second = [await scene.enqueue(args={"a": -1}) for _ in range(2)]
+    await scene.work()
+    page = await scene.get("acme member", "/dead")
+    assert "Replay queues one again with the same arguments, as Retry does on its own page." in said(page)
+    assert page.text.count('name="as" value="replay"') == 2
+    assert ">Replay</button>" not in (await scene.get("acme viewer", "/dead")).text
+    question = await scene.call("acme member", "POST", f"/jobs/{first}/retry", data={"as": "replay"})
+    assert "Replay 1 job?" in said(question)
+    assert (await confirm(scene, "acme member", f"/jobs/{first}/retry", question)).status_code == 303
+    form = {"verb": "replay", "scope": "filter", "state": "failed", "back": "/dead"}
+    question = await scene.call("acme member", "POST", "/jobs/act", data=form)
+    assert "Replay 1 job?" in said(question) and "failed jobs of organization acme" in said(question)
+    await confirm(scene, "acme member", "/jobs/act", question)
+    assert [(await scene.hf.get(job_id)).state for job_id in (first, second)] == [State.QUEUED] * 2
+    assert [kind for kind, actor in await events_of(scene, limit=50) if actor].count("job.retried") == 2
+
+
 async def test_a_queued_job_is_cancelled_from_its_page(scene: Scene) -> None:
     """And what has ended is refused with the reason, as a page."""
     job_id = await scene.enqueue()
@@ -184,4 +203,4 @@ async def test_a_wrong_number_is_said_and_changes_nothing(scene: Scene) -> None:
         assert "Holdfast" in answer.text
     for path in ("/jobs?state=odd", "/jobs?last=9y", "/jobs?cursor=x", "/events?cursor=x"):
         assert (await scene.get("service", path)).status_code == 422
-    assert {kind for kind, _ in await events_of(scene, limit=50)} == {"key_created"}
+    assert {kind for kind, _ in await events_of(scene, limit=50)} == {"key.created"}

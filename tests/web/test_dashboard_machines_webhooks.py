@@ -165,7 +165,7 @@ async def test_a_webhook_lives_on_the_dashboard(hooked: Scene) -> None:
     assert await hooked.hf.webhooks.list() == []
     written = [kind for kind, actor in await events_of(hooked, limit=50) if actor and kind.startswith(("webhook", "job."))]
     done = ["created", "tested", "enabled", "changed", "rotated", "disabled", "removed"]
-    assert [kind for kind in written[::-1] if kind.startswith("webhook")] == [f"webhook_{verb}" for verb in done]
+    assert [kind for kind in written[::-1] if kind.startswith("webhook")] == [f"webhook.{verb}" for verb in done]
     assert "job.retried" in written
 
 

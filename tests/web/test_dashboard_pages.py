@@ -186,5 +186,6 @@ async def test_what_one_may_not_do_is_not_offered(sqlite_url: str, role: str) ->
     organization = (await scene.get(who, "/organization?tenant=acme")).text
     buttons = {"Cancel", "Pause", "Change"} & set(re.findall(r"<button[^>]*>([^<]+)</button>", job + organization))
     assert buttons == OFFERS[role]
+    assert ('actions="cancel retry"' in job) == (role != "viewer"), "the log panel offers no more than the page"
     assert ("Arguments" in job) == (role in ("admin", "service")), "arguments are for admins"
     await hf.aclose()

@@ -34,9 +34,9 @@ async def test_connected_extracted_cancelled_retried(both: Shown) -> None:
     assert (repository.status, repository.branch, repository.path) == ("queued", "main", "web")
     actor = await both.actor(member)
     noted = await events_of(both, tenant="acme", limit=50)
-    for kind in ("repository_connected", "extraction_started", "job.cancelled", "job.retried"):
+    for kind in ("repository.connected", "extraction.started", "job.cancelled", "job.retried"):
         assert (kind, actor) in noted
-    assert noted.count(("extraction_started", actor)) == 2
+    assert noted.count(("extraction.started", actor)) == 2
 
 
 async def test_a_second_extraction_is_told_kindly(shown: Shown) -> None:
@@ -66,7 +66,7 @@ async def test_admins_change_without_extracting_and_disconnect(shown: Shown) -> 
     assert done.headers["location"] == "/extraction?done=disconnected"
     with pytest.raises(NoRepository):
         await shown.staged.extraction.get("acme", "shop")
-    assert ("repository_disconnected", await shown.actor("acme admin")) in await events_of(shown, tenant="acme", limit=50)
+    assert ("repository.disconnected", await shown.actor("acme admin")) in await events_of(shown, tenant="acme", limit=50)
 
 
 async def test_addresses_that_strangers_may_not_name_are_refused(shown: Shown) -> None:
@@ -100,7 +100,7 @@ async def test_a_token_goes_in_and_is_never_shown(shown: Shown) -> None:
     assert (await confirm(shown, admin, "/integrations/remove", question)).status_code == 303
     assert await shown.staged.extraction.integrations.list("acme") == []
     noted = {kind for kind, actor in await events_of(shown, tenant="acme", limit=50) if actor == await shown.actor(admin)}
-    assert {"integration_added", "integration_token_replaced", "integration_removed"} <= noted
+    assert {"integration.added", "integration.token_replaced", "integration.removed"} <= noted
 
 
 async def test_without_a_sealing_key_no_token_is_asked_for(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

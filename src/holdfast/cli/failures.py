@@ -72,4 +72,6 @@ def describe(error: Exception) -> tuple[str, str]:
     if isinstance(error, click.ClickException):
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "holdfast"
         return "usage", f"{error.format_message().rstrip('.')}; see `{where} --help`."
+    if isinstance(error, MemoryError):
+        return "out_of_memory", "This process has no memory left; give it more (ulimit -v, RLIMIT_AS), or less to do at a time."
     return "unexpected", f"{type(error).__name__}: {redact(str(error))}; this is a bug, --debug shows where."

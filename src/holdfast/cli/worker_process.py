@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from holdfast.app import Holdfast
 from holdfast.cli.apps import app_with_tasks, find_app_name
@@ -84,6 +84,8 @@ class WorkerProcess:
             on_stuck=self._stuck,
         )
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(self._callback_failed)
+        self._print_end_of_thread, threading.excepthook = threading.excepthook, self._thread_failed
         self._introduce(hf)
         try:
             return await self._worker.run()
@@ -117,6 +119,21 @@ class WorkerProcess:
 
     # -- the end
 
+    def _callback_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Whoever was to be woken by it may wait without end, and that with a lease."""
+        if "handle" in context and isinstance(context.get("exception"), MemoryError):
+            self._worker.stop("stuck")
+        loop.default_exception_handler(context)
+
+    def _thread_failed(self, told: threading.ExceptHookArgs) -> None:
+        """One of Holdfast's own, and no task's: its heart, or the thread that writes to SQLite's file."""
+        try:
+            self._print_end_of_thread(told)
+        finally:
+            if told.thread is not None and told.thread.name.startswith("holdfast "):
+                say(f"This worker goes: its thread {told.thread.name!r} failed, and a new process takes its place.")
+                self._worker.found_stuck()
+
     def _leave_for_certain(self, end: WorkerEnd, code: int) -> None:
         if end.reason == "stuck":
             self._replace()
@@ -142,7 +159,9 @@ class WorkerProcess:
         if self._supervised:
             _end_now(START_ME_AGAIN)
         _flush()
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+        with contextlib.suppress(OSError, MemoryError):
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+        os._exit(START_ME_AGAIN)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -107,7 +107,7 @@ class Extraction:
         """Connect a project to its repository and start the first extraction: all of it, or nothing."""
         async with self._within(tx) as ask:
             repository = await repositories.connect(ask, tenant, project, given, integration)
-            await self._note(ask, "repository_connected", repository, by)
+            await self._note(ask, "repository.connected", repository, by)
             return await self._start(ask, repository, by)
 
     async def start(self, tenant: str, project: str, *, by: str | None = None, tx: Any = None) -> Job[None]:
@@ -123,7 +123,7 @@ class Extraction:
             ask = Statements(self.hf, tx)
             await self._refuse_active(await ask("repository_lock", tenant, project))
             repository = await repositories.connect(ask, tenant, project, given, integration)
-            await self._note(ask, "repository_connected", repository, by)
+            await self._note(ask, "repository.connected", repository, by)
             return repository
 
     async def disconnect(self, tenant: str, project: str, *, by: str | None = None) -> None:
@@ -133,7 +133,7 @@ class Extraction:
             repository = await repositories.locked(ask, tenant, project)
             await self._refuse_active(await ask("repository_lock", tenant, project))
             await ask("repository_delete", tenant, project)
-            await self._note(ask, "repository_disconnected", repository, by)
+            await self._note(ask, "repository.disconnected", repository, by)
 
     async def _note(self, ask: Statements, kind: str, repository: Repository, by: str | None) -> None:
         """Into the audit trail. A program that says for nobody that it acts has its own log."""
@@ -178,7 +178,7 @@ class Extraction:
             raise _in_progress(repository, job.id)
         await ask("repository_queue", repository.id, job.id)
         await ask("run_insert", repository.id, job.id)
-        await self._note(ask, "extraction_started", repository, by)
+        await self._note(ask, "extraction.started", repository, by)
         return job
 
     async def get(self, tenant: str, project: str) -> Repository:

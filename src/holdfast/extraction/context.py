@@ -14,11 +14,20 @@ from holdfast.errors import ConfigError
 from holdfast.extraction.advisories import Matches, Status
 from holdfast.extraction.kinds import KindName, Row
 from holdfast.extraction.model import Finding, Inventory, Secret
-from holdfast.pipeline import Context
+from holdfast.pipeline import Context, ToolResult
 
 HOSTS = {"github.com": "GitHub", "gitlab.com": "GitLab", "bitbucket.org": "Bitbucket"}
 REPOSITORY_GB_MAX = 5.0
 DEPSCAN_PLACE = "/tmp/depscan-cache"
+# Scanners ask git about the folder that they read, and git would start what the settings of that folder name.
+QUIET_GIT = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "core.fsmonitor",
+    "GIT_CONFIG_VALUE_0": "false",
+    "GIT_CONFIG_KEY_1": "core.hooksPath",
+    "GIT_CONFIG_VALUE_1": os.devnull,
+}
 
 
 class Project(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,6 +172,11 @@ class ExtractionContext(Context):
     def folder(self) -> Path:
         """The package path in the checkout."""
         return self.checkout / self.project.path.strip("/")
+
+    async def tool(
+        self, argv: Sequence[str | os.PathLike[str]], *, env: Mapping[str, str] | None = None, **options: Any
+    ) -> ToolResult:
+        return await super().tool(argv, env={**QUIET_GIT, **(env or {})}, **options)
 
 
 def _words(project: Project, options: Options) -> dict[str, Any]:

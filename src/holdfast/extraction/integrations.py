@@ -86,7 +86,7 @@ class Integrations:
             ask = Statements(self._hf, tx)
             rows = await ask("integration_insert", tenant, made, provider, host, name, user_name, installation_id, sealed, by)
             if rows:
-                await ask.note(tenant, "integration_added", by, integration=made, host=host, name=name)
+                await ask.note(tenant, "integration.added", by, integration=made, host=host, name=name)
         if not rows:
             raise Conflict(
                 f"The installation {installation_id} is connected already; remove that one first.", "installation_taken"
@@ -111,7 +111,7 @@ class Integrations:
             if found["installation_id"] is not None:
                 raise Conflict("An installation has no token of its own; one is made for each run.", "integration_has_no_token")
             sealed = self._seal(tenant, integration_id, found["host"], token)
-            await ask.note(tenant, "integration_token_replaced", by, integration=integration_id, host=found["host"])
+            await ask.note(tenant, "integration.token_replaced", by, integration=integration_id, host=found["host"])
             return _public((await ask("integration_set_token", tenant, integration_id, sealed))[0])
 
     async def remove(self, tenant: str, integration_id: str, *, by: str | None = None) -> None:
@@ -123,7 +123,7 @@ class Integrations:
                 used = ", ".join(users)
                 raise Conflict(f"The integration is used by {used}; connect them otherwise first.", "integration_in_use")
             await ask("integration_delete", tenant, integration_id)
-            await ask.note(tenant, "integration_removed", by, integration=integration_id, host=found["host"])
+            await ask.note(tenant, "integration.removed", by, integration=integration_id, host=found["host"])
 
     async def reseal(self) -> int:
         """Everything that an older key sealed, with the newest; then the older key may go. How many were done."""

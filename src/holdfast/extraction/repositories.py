@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast import Holdfast, Job, State
+from holdfast.addresses import is_public
 from holdfast.errors import InvalidOption, JobNotFound, NotFound
 from holdfast.extraction.context import Project
 from holdfast.extraction.errors import NoRepository
@@ -101,10 +102,10 @@ def check_for_strangers(given: Project, hosts_allowed: Collection[str]) -> None:
     if host in hosts_allowed:
         return
     try:
-        is_public = ipaddress.ip_address(host).is_global
+        public = is_public(ipaddress.ip_address(host))
     except ValueError:
-        is_public = host != "localhost" and not host.endswith((".localhost", ".local", ".internal"))
-    if not is_public:
+        public = host != "localhost" and not host.endswith((".localhost", ".local", ".internal"))
+    if not public:
         raise InvalidOption(f"{host:.100} is a private address; an operator may add it to the hosts that are allowed.")
 
 

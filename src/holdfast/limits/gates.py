@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Snooze, StorageUnavailable
-from holdfast.finish import Refused, Waits
+from holdfast.finish import RATE_LIMIT, Refused, Waits
 from holdfast.limits.breaker import Entry, Verdict
 
 if TYPE_CHECKING:
@@ -50,9 +50,12 @@ async def _ask_rate_limit(attempt: Attempt, name: str) -> None:
     taken = await attempt.host.platform.rate.take_for_job(name, attempt.claimed.id)
     if taken is not None and not taken.allowed:
         waits = attempt.task.spec.on_rate_limited == "wait"
-        whom = taken.kind if taken.kind != "total" else "everybody"
-        told = f"The rate limit {name} ({taken.limit} for the {whom}) is used up for another {taken.retry_after:.0f} s"
-        attempt.log("info" if waits else "warning", f"{told}{' - waiting' if waits else ''}")
+        whom = f"the {taken.kind}" if taken.kind != "total" else "everybody"
+        told = f"The rate limit {name} ({taken.limit} for {whom}) is used up"
+        for_how_long = f" for another {taken.retry_after:.0f} s"
+        attempt.log("info" if waits else "warning", f"{told}{for_how_long}{' - waiting' if waits else ''}")
+        if waits:
+            raise Waits(f"{told}.", RATE_LIMIT, taken.retry_after)
         taken.require()
 
 

@@ -108,7 +108,7 @@ class Keys:
                     "key_insert", key_id, tenant, wanted.word, name, hash_of(secret), secret[:SHOWN_CHARS], by, life
                 )
             )[0]
-            await note(inside, tenant, "key_created", by, key=key_id, role=wanted.word, name=name)
+            await note(inside, tenant, "key.created", by, key=key_id, role=wanted.word, name=name)
         return NewKey(key=Key(**row), secret=secret)
 
     async def list(self, *, tenant: str | None = None, cursor: str | None = None, limit: int = 50) -> list[Key]:
@@ -130,7 +130,7 @@ class Keys:
         async with self._platform.transaction() as tx:
             revoked = await tx.shared("key_revoke", *identity, by)
             if revoked:
-                await note(tx, revoked[0]["tenant"], "key_revoked", by, key=key_id, name=revoked[0]["name"])
+                await note(tx, revoked[0]["tenant"], "key.revoked", by, key=key_id, name=revoked[0]["name"])
         self._cache.clear()
         if not revoked:
             await self.get(key_id, tenant=tenant)

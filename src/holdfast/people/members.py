@@ -56,7 +56,7 @@ class Members:
             added = await inside.shared("member_insert", *who, wanted.word, by)
             if not added:
                 raise Conflict(f"{user_id} is a member of {tenant} already; his role can be changed.", "member_exists")
-            await note(inside, tenant, "member_added", by, user=user_id, role=wanted.word)
+            await note(inside, tenant, "member.added", by, user=user_id, role=wanted.word)
         self._cache.forget(user_id)
         return Member(**added[0])
 
@@ -80,7 +80,7 @@ class Members:
             before = await self._before_change(tx, *who, stays_owner=wanted is Role.OWNER)
             changed = await tx.shared("member_set_role", *who, wanted.word)
             if before.role != wanted.word:
-                await note(tx, tenant, "member_role_changed", by, user=user_id, role=wanted.word, before=before.role)
+                await note(tx, tenant, "member.role_changed", by, user=user_id, role=wanted.word, before=before.role)
         self._cache.forget(user_id)
         return Member(**changed[0])
 
@@ -90,7 +90,7 @@ class Members:
         async with self._platform.transaction() as tx:
             before = await self._before_change(tx, *who, stays_owner=False)
             await tx.shared("member_delete", *who)
-            await note(tx, tenant, "member_removed", by, user=user_id, role=before.role)
+            await note(tx, tenant, "member.removed", by, user=user_id, role=before.role)
         self._cache.forget(user_id)
         return before
 

@@ -41,7 +41,7 @@ class Projects:
             made = await inside.shared("project_insert", *which, name, by)
             if not made:
                 raise Conflict(f"{tenant} has a project {project_id} already; choose another id.", "project_exists")
-            await note(inside, tenant, "project_created", by, project=project_id, name=name)
+            await note(inside, tenant, "project.created", by, project=project_id, name=name)
         return Project(**made[0])
 
     async def list(self, tenant: str, *, cursor: str | None = None, limit: int = 50) -> list[Project]:
@@ -63,7 +63,7 @@ class Projects:
             renamed = await tx.shared("project_rename", *which, name)
             if not renamed:
                 raise _missing(tenant, project_id)
-            await note(tx, tenant, "project_renamed", by, project=project_id, name=name)
+            await note(tx, tenant, "project.renamed", by, project=project_id, name=name)
         return Project(**renamed[0])
 
     async def remove(self, tenant: str, project_id: str, *, by: str | None = None) -> Project:
@@ -73,7 +73,7 @@ class Projects:
             removed = await tx.shared("project_delete", *which)
             if not removed:
                 raise _missing(tenant, project_id)
-            await note(tx, tenant, "project_removed", by, project=project_id)
+            await note(tx, tenant, "project.removed", by, project=project_id)
         return Project(**removed[0])
 
 

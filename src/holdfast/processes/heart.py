@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.finish import DeadlineExceeded, departure_of, release_of
+from holdfast.processes.never_begun import NeverBegun
 from holdfast.run import Attempt, Interrupt
 from holdfast.settings import Settings
 from holdfast.store.protocol import Beat, Claimed, Held, Store, WorkerRow
@@ -42,7 +43,7 @@ class Body(Protocol):
 
     def row(self) -> WorkerRow: ...
     def beat_answered(self, asked: list[Beat], held: list[Held]) -> None: ...
-    def found_stuck(self, attempt: Attempt) -> None: ...
+    def found_stuck(self) -> None: ...
     def take_back_waiting(self) -> list[Claimed]: ...
 
 
@@ -54,6 +55,7 @@ class Heart:
         self._thread = threading.Thread(target=self._main, name="holdfast heart", daemon=True)
         self._loop_answered = time.monotonic()
         self._warned_blocked = False
+        self._never_begun = NeverBegun()
 
     def start(self) -> None:
         self._thread.start()
@@ -90,6 +92,7 @@ class Heart:
             self._look_at_the_loop()
             try:
                 await self._take_away_what_is_stuck()
+                await self._leave_if_a_thread_never_begins()
                 if wanted.is_set() or time.monotonic() - last_beat >= interval:
                     wanted.clear()
                     last_beat = time.monotonic() if await self._beat() else self._soon_after_a_failure(interval)
@@ -115,7 +118,7 @@ class Heart:
             if beats:
                 held = await self._answered(lambda: body.store.lease_extend_if_held(beats))
                 body.loop.call_soon_threadsafe(body.beat_answered, beats, held)
-            await self._answered(lambda: body.store.worker_save(body.row()))
+            await self._answered(lambda: body.store.worker_seen(body.row()))
             for run_id, attempt in running:
                 if attempt.completed_in_tx:
                     await self._beat_alone(Beat(attempt.claimed.id, run_id, attempt.claimed.lease_seconds))
@@ -191,7 +194,19 @@ class Heart:
             claimed.task,
         )
         await self._release_all_if_blocked()
-        self._body.found_stuck(attempt)
+        self._body.found_stuck()
+
+    async def _leave_if_a_thread_never_begins(self) -> None:
+        """To keep up leases for whoever waits for such a thread would be to keep them for ever."""
+        thread = self._never_begun.look(LOOP_BLOCKED_SECONDS)
+        if thread is not None:
+            log.error(
+                "A thread (%s) was started in this worker and never began, most likely for lack of memory; the worker gives "
+                "its jobs back and recycles itself. Raise its limit (ulimit -v, RLIMIT_AS), or lower --concurrency.",
+                thread.name,
+            )
+            await self._release_all_if_blocked()
+            self._body.found_stuck()
 
     async def _release_all_if_blocked(self) -> None:
         """With the loop blocked nobody else can give the other jobs back."""

@@ -218,7 +218,7 @@ class Scheduler:
             log.warning("The schedule %s made no job: %s", row["name"], why)
         async with self._platform.transaction() as tx:
             if await _advance(tx, row, next_at, None, why) and row["error"] != why:
-                await note(tx, row["tenant"], "schedule_failed", None, schedule=row["name"], error=why)
+                await note(tx, row["tenant"], "schedule.failed", None, schedule=row["name"], error=why)
 
 
 async def _advance(

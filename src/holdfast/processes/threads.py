@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
+
+TELL_AGAIN_SECONDS = 0.1
 
 
 class TaskThreads:
@@ -21,10 +24,19 @@ class TaskThreads:
     async def call(self, fn: Callable[[], Any]) -> Any:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._size, thread_name_prefix="holdfast task")
-        future = self._pool.submit(_guarded, fn)
+        call = Call(fn)
+        try:
+            future = self._pool.submit(call.run)
+        except BaseException:
+            call.given_up = True  # no thread could be started, but it waits in line for those that there are
+            raise
         self._working.add(future)
         future.add_done_callback(self._working.discard)
-        ok, value = await asyncio.wrap_future(future)
+        try:
+            ok, value = await call.outcome
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
         if not ok:
             raise value
         return value
@@ -37,6 +49,34 @@ class TaskThreads:
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=False)
+
+
+class Call:
+    """One call on its way through a thread, and who waits for it."""
+
+    def __init__(self, fn: Callable[[], Any]) -> None:
+        self.given_up = False
+        self._fn = fn
+        self._loop = asyncio.get_running_loop()
+        self.outcome: asyncio.Future[tuple[bool, Any]] = self._loop.create_future()
+
+    def run(self) -> None:
+        """In the thread. Nobody else knows that the call has ended, so it is told until there is memory to tell it with."""
+        if self.given_up:
+            return
+        outcome = _guarded(self._fn)
+        while True:
+            try:
+                self._loop.call_soon_threadsafe(self._settle, outcome)
+                return
+            except MemoryError:
+                time.sleep(TELL_AGAIN_SECONDS)
+            except RuntimeError:  # that loop has ended: nobody waits
+                return
+
+    def _settle(self, outcome: tuple[bool, Any]) -> None:
+        if not self.outcome.done():
+            self.outcome.set_result(outcome)
 
 
 def _guarded(fn: Callable[[], Any]) -> tuple[bool, Any]:

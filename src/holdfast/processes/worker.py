@@ -21,6 +21,7 @@ from holdfast.ids import new_worker_id
 from holdfast.processes.announcer import Announce, Announcer
 from holdfast.processes.claimer import Claimer
 from holdfast.processes.heart import Heart
+from holdfast.processes.helpers import Helpers
 from holdfast.processes.isolated import run_isolated
 from holdfast.processes.on_machine import OnMachine
 from holdfast.processes.reaper import Reaper
@@ -81,7 +82,7 @@ class Worker:
         self._scheduler = scheduler
         self._announcer = Announcer(announce, self._announced) if announce else None
         self._stop_reason: str | None = None
-        self._draining = self._in_a_hurry = False
+        self._draining = self._in_a_hurry = self._has_failed = False
         self._done_jobs = 0
         self._tallies = Tallies()
         self._threads = TaskThreads(concurrency)
@@ -108,13 +109,7 @@ class Worker:
         self._watcher = Watcher(self, self._claimer, self._heart, self._scheduler)
         if any(task.spec.capture for task in self._tasks.values()):
             watch_logging()
-        helpers = [asyncio.create_task(work) for work in (self._finisher.run(), self._send_tallies_now_and_then())]
-        if self._announcer is not None:
-            helpers.append(asyncio.create_task(self._announcer.run()))
-        if self._reap:
-            helpers.append(asyncio.create_task(self._reap_now_and_then()))
-        if self._scheduler is not None:
-            helpers.append(asyncio.create_task(self._scheduler.run()))
+        helpers = self._started_helpers()
         unlisten = await self.store.listen(self._watcher.heard)
         life = asyncio.create_task(self._live())
         try:
@@ -138,6 +133,18 @@ class Worker:
             self._ended.set()
         return WorkerEnd(self._stop_reason or "stopped", self._done_jobs, left + self._threads.working)
 
+    def _started_helpers(self) -> Helpers:
+        helpers = Helpers(self._failed)
+        helpers.start("The finisher", self._finisher.run())
+        helpers.start("The tally", self._send_tallies_now_and_then())
+        if self._announcer is not None:
+            helpers.start("The announcer", self._announcer.run())
+        if self._reap:
+            helpers.start("The reaper", self._reap_now_and_then())
+        if self._scheduler is not None:
+            helpers.start("The scheduler", self._scheduler.run())
+        return helpers
+
     async def _live(self) -> None:
         self._heart.start()
         if self._max_lifetime is not None:  # what runs then has the grace period before the time is over
@@ -148,7 +155,7 @@ class Worker:
 
     def stop(self, reason: str = "stopped") -> None:
         """Claim no more and wind down. A second call ends the grace period."""
-        self._in_a_hurry = self._stop_reason is not None and reason == "stopped"
+        self._in_a_hurry |= self._stop_reason is not None and reason == "stopped"
         self._stop_reason = self._stop_reason or reason
         self._claimer.stop()
         self._run_ended.set()
@@ -227,6 +234,13 @@ class Worker:
     # -- one job -------------------------------------------------------------------------------------------------------
 
     async def _run_one(self, claimed: Claimed) -> None:
+        try:
+            await self._run_and_hand_in(claimed)
+        except Exception as error:  # ours, and no task's: nobody may keep up the lease of a run that nobody will end
+            self.running.pop(claimed.run_id, None)
+            self._failed(f"The run of job {claimed.id}", error)
+
+    async def _run_and_hand_in(self, claimed: Claimed) -> None:
         attempt = Attempt(self, self._tasks[claimed.task], claimed)
         attempt.slot = asyncio.current_task()
         self.running[claimed.run_id] = attempt
@@ -237,7 +251,7 @@ class Worker:
         if attempt.interrupted is not None and attempt.in_thread:
             self._threads.leave_one_behind()
             if attempt.interrupted is Interrupt.DEADLINE:
-                self.found_stuck(attempt)
+                self.found_stuck()
         self._claimer.pace.took(time.monotonic() - attempt.started)
         self._done_jobs += 1
         if isinstance(outcome, Completion):
@@ -297,7 +311,14 @@ class Worker:
         """From any thread: what was claimed but has not started."""
         return self._slots.take_back()
 
-    def found_stuck(self, attempt: Attempt) -> None:
+    def _failed(self, what: str, error: BaseException) -> None:
+        """A part of the worker itself, for lack of memory as a rule. What else has suffered nobody can say, so a new worker is
+        to take its place; whatever runs well has its grace."""
+        self._has_failed = True
+        self.stop("stuck")
+        log.error("%s failed in this worker, which gives its jobs back and recycles itself.", what, exc_info=error)
+
+    def found_stuck(self) -> None:
         """From any thread."""
         self.loop.call_soon_threadsafe(self.stop, "stuck")
         if self._on_stuck is not None and threading.current_thread() is not threading.main_thread():
@@ -335,7 +356,7 @@ class Worker:
         self._release_running()
         await self._until(self._all_ended, LET_GO_SECONDS)
         self._fence_off_running()
-        await self._until(lambda: not self.is_busy(), max(5.0, self.settings.lease))
+        await self._until(lambda: self._has_failed or not self.is_busy(), max(5.0, self.settings.lease))
 
     def _all_ended(self) -> bool:
         return all(attempt.ended for attempt in self.running.values())
@@ -349,12 +370,10 @@ class Worker:
                 async with asyncio.timeout(max(0.01, over_at - self.loop.time())):
                     await self._run_ended.wait()
 
-    async def _let_go(self, helpers: list[asyncio.Task[None]]) -> int:
+    async def _let_go(self, helpers: Helpers) -> int:
         """End our own tasks; how many would not end. If the whole loop is being shut down, the runs were still there: they
         end here, and what the finisher can no longer write is written here."""
-        for helper in helpers:
-            helper.cancel()
-        await asyncio.gather(*helpers, return_exceptions=True)
+        await helpers.end()
         self._give_back(self._slots.take_back())
         self._release_running()
         left = await self._slots.close(LET_GO_SECONDS)

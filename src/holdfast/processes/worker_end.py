@@ -9,7 +9,8 @@ class WorkerEnd(msgspec.Struct):
     """How a worker ended."""
 
     reason: str
-    """`stopped`, `idle`, `lifetime`, `database_away` or `stuck` (a task hangs in this process: start a new one)."""
+    """`stopped`, `idle`, `lifetime`, `database_away` or `stuck` (a task hangs in this process, or a part of the worker failed:
+    start a new one)."""
     jobs: int
     threads_left: int = 0
     """Threads and coroutines whose task did not end; nothing can stop them but the end of the process."""

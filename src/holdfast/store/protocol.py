@@ -642,7 +642,11 @@ class Store(Protocol):
 
     # -- workers
     async def worker_save(self, worker: WorkerRow) -> None:
-        """Insert, or say again that it lives (`running`, `draining` and `last_seen_at` are set)."""
+        """Insert, or change what it says of itself (`running`, `draining`, `last_seen_at`)."""
+
+    async def worker_seen(self, worker: WorkerRow) -> None:
+        """It lives: the same, but for `draining` of a worker that is known. A heartbeat comes from a thread of its own and may
+        be late; it must not take back that the worker is going."""
 
     async def worker_remove(self, worker_id: str) -> None: ...
 

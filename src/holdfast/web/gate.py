@@ -8,7 +8,7 @@ import re
 import time
 import uuid
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,6 +21,7 @@ log = logging.getLogger("holdfast.web")
 
 BODY_MARGIN_BYTES = 64 * 1024
 """For what stands around a job's arguments in a body."""
+LENGTH_DIGITS_MAX = 18
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,100}")
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -74,7 +75,8 @@ class _Passage:
 
     async def _within_limits(self) -> None:
         announced = self._headers.get(b"content-length", b"")
-        if announced.isdigit() and int(announced) > self._body_max:
+        # Before it is read as a number: Python refuses those of thousands of digits.
+        if announced.isdigit() and (len(announced) > LENGTH_DIGITS_MAX or int(announced) > self._body_max):
             await self._answer(413, "body_too_large", self._too_large())
             return
         try:
@@ -107,8 +109,16 @@ class _Passage:
                 self._timeout.reschedule(None)  # the limit is for the beginning of the answer: streams stay open
             said = {name for name, _ in message["headers"]}
             extra = [header for header in SECURITY_HEADERS if header[0] not in said]
-            message["headers"] = [*message["headers"], *extra, (b"x-request-id", self._request_id.encode())]
+            own = [(name, self._local(value) if name == b"location" else value) for name, value in message["headers"]]
+            message["headers"] = [*own, *extra, (b"x-request-id", self._request_id.encode())]
         await self._send(message)
+
+    def _local(self, location: bytes) -> bytes:
+        """Where a slash is missing, the framework sends the client to the host that it claims to have asked."""
+        parts = urlsplit(location.decode("latin-1"))
+        if not parts.netloc or parts.netloc.encode("latin-1") != self._headers.get(b"host"):
+            return location
+        return urlunsplit(("", "", f"/{parts.path.lstrip('/')}", parts.query, parts.fragment)).encode("latin-1")
 
     async def _answer(self, status: int, code: str, detail: str, **more: Any) -> None:
         if self._status is None:  # else the answer has begun, and all that is left is to break it off

@@ -1,6 +1,7 @@
-"""Connections that say too little: a request's head must be there within some seconds, and within some kilobytes.
+"""Connections that say too little, or take too little: a request's head must be there within some seconds, and within some
+kilobytes, and an answer must be read.
 
-uvicorn itself waits for a head for ever, and keeps one of any length.
+uvicorn itself waits for a head and for a reader for ever, and keeps a head of any length.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_SECONDS = 20.0
 HEAD_BYTES_MAX = 65_536
+UNREAD_SECONDS = 60.0
+"""Who takes nothing at all of what is ready for him for so long is not waited for: it lies in memory meanwhile."""
 
 
 class Impatient(HttpToolsProtocol):
@@ -19,6 +22,8 @@ class Impatient(HttpToolsProtocol):
 
     _hanging_up: asyncio.TimerHandle | None = None
     _head_bytes = 0
+    _reading: asyncio.TimerHandle | None = None
+    _unread_bytes = 0
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -42,7 +47,32 @@ class Impatient(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._stop_watching()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_reader()
+
+    def resume_writing(self) -> None:
+        self._stop_watching()
+        super().resume_writing()
+
+    def _watch_reader(self) -> None:
+        """While writing is paused, nothing is added: what is left only becomes less, if he reads."""
+        self._unread_bytes = self.transport.get_write_buffer_size()
+        self._reading = self.loop.call_later(UNREAD_SECONDS, self._hang_up_unless_read)
+
+    def _hang_up_unless_read(self) -> None:
+        if self.transport.get_write_buffer_size() < self._unread_bytes:
+            self._watch_reader()
+        else:
+            self.transport.abort()  # close would wait for him to read the rest
+
+    def _stop_watching(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
 
     def _wait(self) -> None:
         if self._hanging_up is None:

@@ -162,7 +162,7 @@ async def _failed(
                 else f"{failures} tries in a row failed over {seconds / 86_400:.1f} days: {reason}"
             )
             if await tx.shared("webhook_disable", row["id"], None, why[:500]):
-                await note(tx, row["tenant"], "webhook_disabled", None, webhook=row["id"], reason=why[:500])
+                await note(tx, row["tenant"], "webhook.disabled", None, webhook=row["id"], reason=why[:500])
 
 
 def _backoff(attempt: int) -> float:

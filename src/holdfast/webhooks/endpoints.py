@@ -129,7 +129,7 @@ class Webhooks:
         async with within(self._platform, tx) as inside:
             given = (webhook_id, tenant, address, filters or '["*"]', description, stored, by)
             rows = await inside.shared("webhook_insert", *given)
-            await note(inside, tenant, "webhook_created", by, webhook=webhook_id, url=address)
+            await note(inside, tenant, "webhook.created", by, webhook=webhook_id, url=address)
         return NewWebhook(webhook=_webhook(rows[0]), secret=secret)
 
     async def _change(self, webhook_id: str, tenant: str, url: str | None, *changed: Any) -> NewWebhook:
@@ -138,7 +138,7 @@ class Webhooks:
             rows = await inside.shared("webhook_change", _known(webhook_id), tenant, url, filters, description)
             if not rows:
                 raise _missing(webhook_id)
-            await note(inside, tenant, "webhook_changed", by, webhook=webhook_id, url=rows[0]["url"])
+            await note(inside, tenant, "webhook.changed", by, webhook=webhook_id, url=rows[0]["url"])
         return NewWebhook(webhook=_webhook(rows[0]), secret=None)
 
     async def get(self, id: str, *, tenant: str | None = None) -> Webhook:
@@ -155,7 +155,7 @@ class Webhooks:
         """What is still on its way there is given up at its next try."""
         async with self._platform.transaction() as tx:
             row = _one(await tx.shared("webhook_remove", _known(id), tenant), id)
-            await note(tx, row["tenant"], "webhook_removed", checked_name_or_none("by", by), webhook=id, url=row["url"])
+            await note(tx, row["tenant"], "webhook.removed", checked_name_or_none("by", by), webhook=id, url=row["url"])
 
     async def rotate(
         self, id: str, *, tenant: str | None = None, keep: float = OLD_SECRET_SECONDS, by: str | None = None
@@ -165,22 +165,22 @@ class Webhooks:
         stored = seal(secret, self._platform.settings.encryption_keys, id)
         async with self._platform.transaction() as tx:
             row = _one(await tx.shared("webhook_rotate", _known(id), tenant, stored, float(keep)), id)
-            await note(tx, row["tenant"], "webhook_rotated", checked_name_or_none("by", by), webhook=id)
+            await note(tx, row["tenant"], "webhook.rotated", checked_name_or_none("by", by), webhook=id)
         return NewWebhook(webhook=_webhook(row), secret=secret)
 
     async def disable(self, id: str, *, reason: str = "by hand", tenant: str | None = None, by: str | None = None) -> Webhook:
-        return await self._switch("webhook_disable", id, tenant, by, checked_name("reason", reason))
+        return await self._switch("disable", id, tenant, by, checked_name("reason", reason))
 
     async def enable(self, id: str, *, tenant: str | None = None, by: str | None = None) -> Webhook:
         """Send there again. What failed meanwhile can be replayed."""
-        return await self._switch("webhook_enable", id, tenant, by)
+        return await self._switch("enable", id, tenant, by)
 
-    async def _switch(self, statement: str, id: str, tenant: str | None, by: str | None, *reason: str) -> Webhook:
+    async def _switch(self, act: str, id: str, tenant: str | None, by: str | None, *reason: str) -> Webhook:
         async with self._platform.transaction() as tx:
-            rows = await tx.shared(statement, _known(id), tenant, *reason)
+            rows = await tx.shared(f"webhook_{act}", _known(id), tenant, *reason)
             if rows:
                 told = {"webhook": id, "reason": reason[0]} if reason else {"webhook": id}
-                await note(tx, rows[0]["tenant"], f"{statement}d", checked_name_or_none("by", by), **told)
+                await note(tx, rows[0]["tenant"], f"webhook.{act}d", checked_name_or_none("by", by), **told)
         return await self.get(id, tenant=tenant)
 
     async def test(self, id: str, *, tenant: str | None = None, by: str | None = None) -> Delivery:
@@ -191,7 +191,7 @@ class Webhooks:
             raise Conflict(f"The webhook {id} is disabled; enable it first.", "webhook_disabled")
         message = await self._platform.outbox.send_to(webhook.tenant, [id], TEST_TYPE, {"webhook": id})
         async with self._platform.transaction() as tx:
-            await note(tx, webhook.tenant, "webhook_tested", by, webhook=id)
+            await note(tx, webhook.tenant, "webhook.tested", by, webhook=id)
         return await self.delivery(id, message.deliveries[0].id)
 
     # -- deliveries ------------------------------------------------------------------------------------------------------

@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
+from holdfast.addresses import Address, is_public
 from holdfast.errors import InvalidOption, TargetRefused
 
 URL_CHARS_MAX = 2000
 ADDRESSES_MAX = 8
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -55,19 +54,6 @@ async def resolve(url: str, allowed: Sequence[Network]) -> list[Target]:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     host = parts.netloc.rpartition("@")[2]
     return [Target(f"{parts.scheme}://{_written(address)}:{port}{path}", host, name) for address in addresses[:ADDRESSES_MAX]]
-
-
-def is_public(address: Address) -> bool:
-    """Whether anybody on the internet could mean the same machine by it."""
-    if isinstance(address, ipaddress.IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
-        if inner is None and address in _NAT64:
-            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        if inner is not None:
-            return is_public(inner)
-        if address.is_site_local or address.scope_id is not None:
-            return False
-    return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
 
 
 def _parts(url: str, allowed: Sequence[Network]) -> tuple[SplitResult, Address | None]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from holdfast import current
+from holdfast.addresses import is_public
 from holdfast.extraction.context import ExtractionContext
 from holdfast.pipeline import Done, Failure, StepFailed, ToolResult
 
@@ -174,7 +175,7 @@ async def _checked(context: ExtractionContext) -> list[str]:
     except OSError as error:
         raise StepFailed(_UNREACHABLE, code="host_unreachable") from error
     addresses = {str(one[4][0]) for one in found}
-    if not all(ipaddress.ip_address(one.partition("%")[0]).is_global for one in addresses):
+    if not all(is_public(ipaddress.ip_address(one)) for one in addresses):
         raise StepFailed(
             f"{host} is a private address - an operator may add it to the hosts that are allowed", code="address_private"
         )

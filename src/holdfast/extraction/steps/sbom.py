@@ -53,7 +53,7 @@ async def _by_cdxgen(context: ExtractionContext, own: Inventory) -> tuple[Invent
     """What cdxgen says, completed by our own reading; our own reading alone where cdxgen is missing or broke down."""
     report = context.workspace / "cdxgen.json"
     # Without the list of commands it starts the repository's own build tool, whatever else it is told.
-    env = {"CDXGEN_ALLOWED_COMMANDS": "git", "CDXGEN_TELEMETRY": "false", "GIT_CONFIG_NOSYSTEM": "1"}
+    env = {"CDXGEN_ALLOWED_COMMANDS": "git", "CDXGEN_TELEMETRY": "false"}
     argv = ["cdxgen", "-r", "--no-install-deps", "--no-babel", "--spec-version", "1.6", "-o", str(report), str(context.folder)]
     try:
         result = await context.tool(argv, env=env)

@@ -108,8 +108,9 @@ SELECT id::text, queue, task, tenant, attempt, state, reason, locked_by, stage F
 SELECT holdfast.order_heal_v1()
 
 -- name: progress_set
+-- A run that completes its job in a transaction of its own may have said something just before.
 UPDATE holdfast.jobs SET progress = coalesce($3, progress), stage = coalesce($4, stage), updated_at = coalesce($5, clock_timestamp())
- WHERE id = $1 AND run_id = $2 AND state = 'running' RETURNING true
+ WHERE id = $1 AND run_id = $2 AND state IN ('running', 'completed') RETURNING true
 
 -- name: job_prune
 -- Ids carry the time they were made, so the primary key finds old rows without an index of their own.

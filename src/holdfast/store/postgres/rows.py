@@ -43,6 +43,12 @@ def worker_of(row: Any) -> WorkerRow:
     return WorkerRow(**{**dict(row), "queues": list(row["queues"]), "tasks": list(row["tasks"])})
 
 
+def of_worker(worker: WorkerRow) -> tuple[Any, ...]:
+    """The other way round, but for the times: the database's clock dates both."""
+    w = worker
+    return w.id, w.host, w.pid, w.machine_id, w.version, w.queues, w.tasks, w.concurrency, w.running, w.draining
+
+
 def _turn_of(row: Any) -> Turn:
     way, met, full = row["run_no"], row["attempt"], row["max_attempts"]
     met_busy, met_held = bool(met & 1), bool(met & 2)

@@ -322,9 +322,10 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
     # -- workers -------------------------------------------------------------------------------------------------------
 
     async def worker_save(self, worker: WorkerRow) -> None:
-        w = worker
-        fields = (w.id, w.host, w.pid, w.machine_id, w.version, w.queues, w.tasks, w.concurrency, w.running, w.draining)
-        await self._fetch_soon("worker_save", *fields, self._clock.now())
+        await self._fetch_soon("worker_save", *rows.of_worker(worker), self._clock.now())
+
+    async def worker_seen(self, worker: WorkerRow) -> None:
+        await self._fetch_soon("worker_seen", *rows.of_worker(worker), self._clock.now())
 
     async def worker_remove(self, worker_id: str) -> None:
         await self._fetch_soon("worker_remove", worker_id)

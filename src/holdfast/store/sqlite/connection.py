@@ -15,6 +15,8 @@ MEMORY = ":memory:"
 BUSY_SECONDS = 10.0
 OLDEST_SQLITE = (3, 38, 0)
 
+REFUSALS = (sqlite3.Error, MemoryError)
+"""Python raises the second where SQLite says SQLITE_NOMEM."""
 _SENTENCES = {
     sqlite3.SQLITE_BUSY: "has been locked by another writer for 10 seconds; end its transaction and try again.",
     sqlite3.SQLITE_LOCKED: "has been locked by another writer for 10 seconds; end its transaction and try again.",
@@ -25,7 +27,7 @@ _SENTENCES = {
     sqlite3.SQLITE_IOERR: "cannot be read or written (disk I/O error); check the disk.",
     sqlite3.SQLITE_FULL: "cannot grow because its disk is full; free some space.",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened; check that its folder is there and that this user may write to it.",
-    sqlite3.SQLITE_NOMEM: "could not be used because memory ran out.",
+    sqlite3.SQLITE_NOMEM: "could not be used because this process has no memory left; give it more, or less to do.",
     sqlite3.SQLITE_CORRUPT: "is damaged; restore it from a backup.",
 }
 
@@ -90,14 +92,14 @@ def errors_translated(path: str) -> Iterator[None]:
         raise translated(error, path) from error
 
 
-def translated(error: sqlite3.Error, path: str) -> HoldfastError:
+def translated(error: sqlite3.Error | MemoryError, path: str) -> HoldfastError:
     ours = _meaning_of(error, path)
     ours.__cause__ = error
     return ours
 
 
-def _meaning_of(error: sqlite3.Error, path: str) -> HoldfastError:
-    code = _primary_code(error)
+def _meaning_of(error: sqlite3.Error | MemoryError, path: str) -> HoldfastError:
+    code = sqlite3.SQLITE_NOMEM if isinstance(error, MemoryError) else _primary_code(error)
     if code == sqlite3.SQLITE_NOTADB:
         return NotOurDatabase(f"The file {path} is not an SQLite database; name another file.")
     if code in _SENTENCES:

@@ -189,8 +189,9 @@ UPDATE holdfast_jobs SET
 WHERE id = :id AND state IN ('failed', 'cancelled');
 
 -- name: progress_set
+-- A run that completes its job in a transaction of its own may have said something just before.
 UPDATE holdfast_jobs SET progress = coalesce(:progress, progress), stage = coalesce(:stage, stage), updated_at = :now
-WHERE id = :id AND run_id = :run_id AND state = 'running'
+WHERE id = :id AND run_id = :run_id AND state IN ('running', 'completed')
 RETURNING id;
 
 -- name: job_get

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from holdfast.errors import StorageUnavailable
-from holdfast.store.sqlite.connection import translated
+from holdfast.store.sqlite.connection import REFUSALS, translated
 from holdfast.store.sqlite.session import NewSession, Session
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class Readers:
     def _read(self, operation: Callable[[Session], T]) -> T:
         try:
             return operation(self._new_session(self._connection()))
-        except sqlite3.Error as error:
+        except REFUSALS as error:
             self._drop()
             raise translated(error, self._path) from error
 

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.job import Event, Hold, Job, LogLine, Run, State
 from holdfast.store.protocol import Glance, WorkerRow
+from holdfast.store.sqlite.session import as_json
 
 _decode = msgspec.json.decode
 
@@ -86,3 +87,11 @@ def worker_of(row: sqlite3.Row) -> WorkerRow:
     lists = {"queues": _decode(row["queues"]), "tasks": _decode(row["tasks"])}
     times = {"started_at": time_of(row["started_at"]), "last_seen_at": time_of(row["last_seen_at"])}
     return WorkerRow(**{**dict(row), **lists, **times, "draining": bool(row["draining"])})
+
+
+def of_worker(worker: WorkerRow) -> dict[str, Any]:
+    """The other way round, but for the times: the database's clock dates both."""
+    lists = {"queues": as_json(worker.queues), "tasks": as_json(worker.tasks)}
+    values = {**msgspec.structs.asdict(worker), **lists}
+    del values["started_at"], values["last_seen_at"]
+    return values

@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-import msgspec
-
 from holdfast.clock import DatabaseClock
 from holdfast.errors import ConfigError, NotMigrated
 from holdfast.job import Job, Run, State
@@ -271,10 +269,10 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
     # -- workers -------------------------------------------------------------------------------------------------------
 
     async def worker_save(self, worker: WorkerRow) -> None:
-        lists = {"queues": as_json(worker.queues), "tasks": as_json(worker.tasks)}
-        values = {**msgspec.structs.asdict(worker), **lists}
-        del values["started_at"], values["last_seen_at"]  # the database's clock dates both
-        await self._write(lambda session: session.run("worker_save", **values))
+        await self._write(lambda session: session.run("worker_save", **rows.of_worker(worker)))
+
+    async def worker_seen(self, worker: WorkerRow) -> None:
+        await self._write(lambda session: session.run("worker_seen", **rows.of_worker(worker)))
 
     async def worker_remove(self, worker_id: str) -> None:
         await self._write(lambda session: session.run("worker_remove", id=worker_id))

@@ -9,6 +9,16 @@ VALUES (
 ON CONFLICT (id) DO UPDATE SET
     running = excluded.running, draining = excluded.draining, last_seen_at = excluded.last_seen_at;
 
+-- name: worker_seen
+INSERT INTO holdfast_workers (
+    id, host, pid, machine_id, version, queues, tasks, concurrency, running, draining, started_at, last_seen_at
+)
+VALUES (
+    :id, :host, :pid, :machine_id, :version, :queues, :tasks, :concurrency, :running, :draining,
+    :now, :now
+)
+ON CONFLICT (id) DO UPDATE SET running = excluded.running, last_seen_at = excluded.last_seen_at;
+
 -- name: worker_remove
 DELETE FROM holdfast_workers WHERE id = :id;
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from holdfast.errors import HoldfastError, StorageUnavailable
-from holdfast.store.sqlite.connection import MEMORY, translated
+from holdfast.store.sqlite.connection import MEMORY, REFUSALS, translated
 from holdfast.store.sqlite.session import NewSession, Session
 
 T = TypeVar("T")
@@ -129,9 +129,9 @@ class Writer:
             for ticket in batch:
                 wakes |= self._attempt(ticket, connection)
             connection.execute("COMMIT")
-        except (sqlite3.Error, HoldfastError) as error:
+        except (*REFUSALS, HoldfastError) as error:
             wakes = set()
-            self._fail_all(batch, translated(error, self._path) if isinstance(error, sqlite3.Error) else error)
+            self._fail_all(batch, translated(error, self._path) if isinstance(error, REFUSALS) else error)
         if wakes:
             self._wake(wakes)
         self._settle(batch)
@@ -146,7 +146,7 @@ class Writer:
                 raise  # a full disk, for one, rolls back everything, the neighbours' work too
             connection.execute("ROLLBACK TO operation")
             session.wakes.clear()
-            ticket.error = translated(error, self._path) if isinstance(error, sqlite3.Error) else error
+            ticket.error = translated(error, self._path) if isinstance(error, REFUSALS) else error
         connection.execute("RELEASE operation")
         return session.wakes
 
@@ -160,7 +160,7 @@ class Writer:
             ticket.error = ticket.error or error
         if self._connection is None:
             return
-        with suppress(sqlite3.Error):
+        with suppress(*REFUSALS):
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         if self._path != MEMORY:  # whatever it was, a new connection finds out whether it is over
@@ -180,7 +180,7 @@ class Writer:
         """The writer's own commits do not change its connection's data version, so what changes it came from outside."""
         try:
             (version,) = self._open().execute("PRAGMA data_version").fetchone()
-        except (sqlite3.Error, HoldfastError):
+        except (*REFUSALS, HoldfastError):
             return  # not there yet, or away: polling goes on meanwhile
         if version != self._data_version:
             self._data_version = version

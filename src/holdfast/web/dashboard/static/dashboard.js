@@ -31,6 +31,22 @@ function busy() {
   return selection && !selection.isCollapsed && live.contains(selection.anchorNode);
 }
 
+// Where the keyboard is, in a page that is about to be written anew: rows that have a name are found again by it, others by their place.
+const REACHABLE = "a, button, input, select, summary, [tabindex]";
+
+function placeOf(element) {
+  const live = $("#live");
+  if (!element || element === live || !live.contains(element)) return null;
+  const row = element.closest("[data-row][id]");
+  const inside = row ?? live;
+  return { row: row?.id, at: [inside, ...$$(REACHABLE, inside)].indexOf(element) };
+}
+
+function focusOn({ row, at }) {
+  const inside = row ? document.getElementById(row) : $("#live");
+  if (inside && at >= 0) [inside, ...$$(REACHABLE, inside)][at]?.focus({ preventScroll: true });
+}
+
 const isLive = (event) => event.detail.elt?.id === "live";
 let before = null;
 let kept = null;
@@ -66,7 +82,7 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   before = answer.responseText;
   const live = $("#live");
   kept = {
-    focus: live.contains(document.activeElement) ? document.activeElement.closest("[id]")?.id : null,
+    focus: placeOf(document.activeElement),
     scroll: scrollY,
     details: Object.fromEntries($$("details[id]").map((each) => [each.id, each.open])),
     state: live.dataset.state,
@@ -80,7 +96,7 @@ document.addEventListener("htmx:afterSwap", (event) => {
     const each = document.getElementById(id);
     if (each) each.open = open;
   }
-  if (kept.focus) document.getElementById(kept.focus)?.focus({ preventScroll: true });
+  if (kept.focus) focusOn(kept.focus);
   if (scrollY !== kept.scroll) scrollTo({ top: kept.scroll, behavior: "instant" });
   if ($("#live").dataset.state !== kept.state) tellPanel($("#live").dataset.state);
   kept = null;
@@ -89,6 +105,14 @@ document.addEventListener("htmx:afterSwap", (event) => {
 document.addEventListener("htmx:sendError", (event) => isLive(event) && tell("offline"));
 for (const name of ["log-end", "log-state"]) document.addEventListener(name, () => window.htmx?.trigger("#live", "refresh"), true);
 document.addEventListener("visibilitychange", () => !document.hidden && $("#live") && window.htmx?.trigger("#live", "refresh"));
+
+// The panel's own buttons ask as those of the page do. Where the page has none yet, it is behind, and reads itself again.
+document.addEventListener("log-act", (event) => {
+  event.preventDefault();
+  const button = $(`#live [data-key="${event.detail.verb[0]}"]`);
+  if (button) button.click();
+  else window.htmx?.trigger("#live", "refresh");
+});
 
 // The panel follows runs by itself once it is told that the job's state has changed.
 function tellPanel(state) {
@@ -128,13 +152,13 @@ document.addEventListener("change", (event) => {
 
 // -- theme, copying, the sheet of keys ----------------------------------------------------------------------------------
 
-const theme = $("#theme");
-if (theme) {
+const themes = $$("[data-theme-button]");
+const label = () => themes.forEach((button) => (button.textContent = `Theme: ${document.documentElement.dataset.theme ?? "system"}`));
+label();
+for (const theme of themes) {
   const order = ["system", "light", "dark"];
   const now = () => document.documentElement.dataset.theme ?? "system";
-  const label = () => (theme.textContent = `Theme: ${now()}`);
   theme.hidden = false;
-  label();
   theme.addEventListener("click", () => {
     const next = order[(order.indexOf(now()) + 1) % order.length];
     if (next === "system") delete document.documentElement.dataset.theme;
@@ -161,6 +185,18 @@ for (const button of $$("[data-copy]")) {
     }
   });
 }
+
+// On a phone filters are folded, and the entry of this page may lie beside the screen.
+for (const button of $$("[data-unfold]")) {
+  button.addEventListener("click", () => {
+    const open = button.getAttribute("aria-expanded") !== "true";
+    button.setAttribute("aria-expanded", String(open));
+    if (open) $("input:not([type=hidden])", document.getElementById(button.dataset.unfold))?.focus();
+  });
+}
+const nav = $(".side");
+const current = nav && $("[aria-current]", nav);
+if (current && nav.scrollWidth > nav.clientWidth) nav.scrollLeft = current.offsetLeft - nav.clientWidth / 2 + current.clientWidth / 2;
 
 const sheet = $("#sheet");
 const help = $("#help");
@@ -195,11 +231,13 @@ function act(key) {
   if (button) return button.click();
   const bulk = $("#bulk");
   if (!row || !bulk || !$("[name=id]", row)) return;
-  const verb = { r: "retry", c: "cancel" }[key];
-  if (![...bulk.elements.verb.options].some((option) => option.value === verb)) return;
+  const choice = bulk.elements.verb;
+  const offered = choice.options ? [...choice.options].map((option) => option.value) : [choice.value];
+  const verb = { r: ["retry", "replay"], c: ["cancel"] }[key].find((each) => offered.includes(each));
+  if (!verb) return;
   for (const box of $$("[name=id]:checked")) box.checked = false;
   $("[name=id]", row).checked = true;
-  bulk.elements.verb.value = verb;
+  choice.value = verb;
   bulk.elements.scope.value = "selected";
   bulk.requestSubmit();
 }

@@ -1,4 +1,5 @@
-// Before anything is painted: the theme that was chosen here, if one was.
+// Before anything is painted: that scripts run here, and the theme that was chosen, if one was.
+document.documentElement.dataset.scripts = "";
 try {
   const theme = localStorage.getItem("holdfast-theme");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;

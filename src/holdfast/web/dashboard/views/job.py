@@ -9,6 +9,7 @@ from holdfast.pages import Pages
 from holdfast.web.access import visible_event, visible_why
 from holdfast.web.dashboard.frame import PageRequest
 from holdfast.web.dashboard.rows import EXPECTED_SECONDS, hidden, row, run_rows, spent
+from holdfast.web.dashboard.words import many
 
 LINES_WITHOUT_SCRIPT = 200
 STEPS_MAX = 100
@@ -44,7 +45,15 @@ async def show(page: PageRequest) -> Any:
         events=events,
         usage=await _usage(page, job, runs),
         expected=job.expected_duration or EXPECTED_SECONDS,
+        tries=_tries(job),
+        panel_acts=" ".join(act for act in ("cancel", "retry") if page.may(act)),
     )
+
+
+def _tries(job: Job[Any]) -> str:
+    """Attempts are numbered through; what counts against the limit starts anew with a retry by hand."""
+    counted = f"{job.attempt} of {job.max_attempts}"
+    return f"{counted} ({many(job.run_no, 'attempt')} in all)" if job.attempt < job.run_no else counted
 
 
 async def _usage(page: PageRequest, job: Job[Any], runs: list[Run]) -> Any:
@@ -55,11 +64,12 @@ async def _usage(page: PageRequest, job: Job[Any], runs: list[Run]) -> Any:
 
 
 async def _last_words(page: PageRequest, job: Job[Any], run: Run | None) -> list[LogLine]:
-    """Of a job that failed: the last errors in the log of the run that is shown."""
+    """Of a job that failed: the last errors in the log of the run that is shown, beside the one that is shown anyway."""
     if run is None or job.state is not State.FAILED:
         return []
     found: list[LogLine] = await page.hf.logs(run.run_id, levels=["error"], newest=True, limit=LAST_WORDS)
-    return found
+    known = job.error_message or job.error_code or ""
+    return [line for line in found if not known or known not in line.message]
 
 
 def _chosen(page: PageRequest, runs: list[Run]) -> Run | None:
@@ -116,10 +126,11 @@ async def cancel(page: PageRequest) -> Any:
 @pages.post("/jobs/{job_id}/retry", "retry")
 async def retry(page: PageRequest) -> Any:
     job = await page.hf.get(page.place["job_id"], tenant=page.tenant)
+    word = "Replay" if (await page.form()).get("as") == "replay" else "Retry"
     question = await page.confirmed(
-        "Retry 1 job?",
-        f"Queues {job.task} {job.id}, which has {job.status}, again: its attempts start at 0, its history stays.",
-        button="Retry the job",
+        f"{word} 1 job?",
+        f"Queues {job.task} {job.id}, which has {job.status}, again: its tries start at 0, its history stays.",
+        button=f"{word} the job",
     )
     if question is not None:
         return question

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,11 +26,22 @@ LOOKED_AT_OF_ONE = 250
 """The same within one organization, of each state: its jobs lie scattered among those of the others, and cost more each."""
 ACTED_ON_MAX = 5_000
 """Of all that match, at a time: the question counts them before it is shown, and again before anything is done."""
+
+
+class Verb(NamedTuple):
+    does: BulkVerb
+    act: str
+    button: str
+    sentence: str
+    done: str
+
+
 VERBS = {
-    BulkVerb.CANCEL: ("cancel", "Cancel", "Cancels", "cancelled"),
-    BulkVerb.RETRY: ("retry", "Retry", "Queues again", "retried"),
+    "cancel": Verb(BulkVerb.CANCEL, "cancel", "Cancel", "Cancels", "cancelled"),
+    "retry": Verb(BulkVerb.RETRY, "retry", "Retry", "Queues again", "retried"),
+    "replay": Verb(BulkVerb.RETRY, "retry", "Replay", "Queues again", "retried"),
 }
-"""The act, the word on the button, the word in the sentence, and what is said afterwards."""
+"""By what forms send. Dead letters are replayed, which is the same as retrying a job."""
 
 pages = Pages(
     "jobs",
@@ -109,11 +120,10 @@ async def jump(page: PageRequest) -> Any:
 async def act(page: PageRequest) -> Any:
     """Those that are ticked, or all that match; asked first, with the number and the filter."""
     form = await page.form()
-    try:
-        verb = BulkVerb(form.get("verb"))
-    except ValueError:
-        raise InvalidOption("Choose what to do: cancel or retry.") from None
-    page.require(VERBS[verb][0])
+    verb = VERBS.get(form.get("verb"))
+    if verb is None:
+        raise InvalidOption("Choose what to do: cancel or retry.")
+    page.require(verb.act)
     if form.get("scope") == "filter":
         return await _act_by_filter(page, verb)
     ids = list(dict.fromkeys(form.all("id")))[:PER_PAGE]
@@ -122,52 +132,51 @@ async def act(page: PageRequest) -> Any:
     return await _act_on_selected(page, verb, ids)
 
 
-async def _act_on_selected(page: PageRequest, verb: BulkVerb, ids: list[str]) -> Any:
-    _, word, does, done = VERBS[verb]
+async def _act_on_selected(page: PageRequest, verb: Verb, ids: list[str]) -> Any:
     jobs = [job for job in [await _job_or_none(page, job_id) for job_id in ids] if job is not None]
     if not jobs:
         raise JobNotFound("None of these jobs is there any more.")
     tasks = Counter(job.task for job in jobs).most_common(NAMED_TASKS_MAX + 1)
     named = ", ".join(f"{n} × {task}" for task, n in tasks[:NAMED_TASKS_MAX]) + (", …" if len(tasks) > NAMED_TASKS_MAX else "")
     question = await page.confirmed(
-        f"{word} {words.many(len(jobs), 'job')}?",
-        f"{does} the {words.many(len(jobs), 'job')} that you ticked: {named}. Those that no longer allow it are left alone.",
-        button=f"{word} {words.many(len(jobs), 'job')}",
+        f"{verb.button} {words.many(len(jobs), 'job')}?",
+        f"{verb.sentence} the {words.many(len(jobs), 'job')} that you ticked: {named}. "
+        "Those that no longer allow it are left alone.",
+        button=f"{verb.button} {words.many(len(jobs), 'job')}",
         count=len(jobs),
-        danger=verb is BulkVerb.CANCEL,
+        danger=verb.does is BulkVerb.CANCEL,
     )
     if question is not None:
         return question
     changed = 0
     for job in jobs:
         try:
-            await (page.hf.cancel if verb is BulkVerb.CANCEL else page.hf.retry)(job.id, by=page.actor, tenant=page.tenant)
+            await (page.hf.cancel if verb.does is BulkVerb.CANCEL else page.hf.retry)(job.id, by=page.actor, tenant=page.tenant)
             changed += 1
         except (JobConflict, JobNotFound):
             continue
-    return await page.redirect_back("/jobs", done, n=changed)
+    return await page.redirect_back("/jobs", verb.done, n=changed)
 
 
-async def _act_by_filter(page: PageRequest, verb: BulkVerb) -> Any:
-    _, word, does, done = VERBS[verb]
+async def _act_by_filter(page: PageRequest, verb: Verb) -> Any:
     form = await page.form()
     given = {name: form.get(name) for name in ("state", "last", *filters.NAMES)}
     wanted = filters.read(given, page.tenant, page.now)
-    found = await bulk.count(page.hf.store, verb, wanted.where, ACTED_ON_MAX)
+    found = await bulk.count(page.hf.store, verb.does, wanted.where, ACTED_ON_MAX)
     if not found.count:
-        raise InvalidOption(f"There is nothing to {word.lower()} among the {wanted.words}.")
+        raise InvalidOption(f"There is nothing to {verb.button.lower()} among the {wanted.words}.")
     at_least = " There are more: this acts on the newest of them, and can be done again." if found.capped else ""
     question = await page.confirmed(
-        f"{word} {words.many(found.count, 'job')}?",
-        f"{does} all that match this filter and allow it: {wanted.words}.{at_least}",
-        button=f"{word} {words.many(found.count, 'job')}",
+        f"{verb.button} {words.many(found.count, 'job')}?",
+        f"{verb.sentence} all that match this filter and allow it: {wanted.words}.{at_least}",
+        button=f"{verb.button} {words.many(found.count, 'job')}",
         count=found.count,
-        danger=verb is BulkVerb.CANCEL,
+        danger=verb.does is BulkVerb.CANCEL,
     )
     if question is not None:
         return question
-    result = await bulk.act(page.hf.store, verb, wanted.where, page.actor, confirm=found.count, most=ACTED_ON_MAX)
-    return await page.redirect_back("/jobs", done, n=result.done)
+    result = await bulk.act(page.hf.store, verb.does, wanted.where, page.actor, confirm=found.count, most=ACTED_ON_MAX)
+    return await page.redirect_back("/jobs", verb.done, n=result.done)
 
 
 async def _job_or_none(page: PageRequest, job_id: str) -> Job[Any] | None:
