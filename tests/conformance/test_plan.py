@@ -10,6 +10,7 @@ from importlib.resources import files
 import psycopg
 import pytest
 
+from holdfast.store.shared import POSTGRES, SQLITE
 from holdfast.store.sqlite.session import STATEMENTS
 
 PLAN_MODES = ("force_custom_plan", "force_generic_plan")
@@ -278,3 +279,87 @@ def test_sqlite_idle_workers_do_not_walk_through_history(sqlite: sqlite3.Connect
     assert [step for step in plan if "holdfast_jobs_claimable" in step]
     assert [step for step in plan if "holdfast_jobs_scheduled" in step]
     assert not [step for step in plan if re.match(r"SCAN holdfast_jobs(?! USING)", step)]
+
+
+# -- what pages count ------------------------------------------------------------------------------------------------------
+
+
+def steps_of(connection: sqlite3.Connection, sql: str, **values: object) -> int:
+    """What the statement costs, whatever the machine."""
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    connection.set_progress_handler(count, 1)
+    connection.execute(sql, values).fetchall()
+    connection.set_progress_handler(None, 1)
+    return steps
+
+
+def test_sqlite_looks_up_what_each_tenant_runs(sqlite: sqlite3.Connection) -> None:
+    """A page of tenants does not read all that runs once for each of them."""
+    sqlite.execute(
+        "INSERT INTO holdfast_tenants (id, updated_at) SELECT DISTINCT tenant, 0 FROM holdfast_jobs WHERE tenant > ''"
+    )
+    plan = sqlite_plan(sqlite, "tenant_list", after=None, limit=50)
+    assert [step for step in plan if re.search(r"SEARCH holdfast_jobs .* holdfast_jobs_running \(<expr>=\?\)", step)], plan
+    assert steps_of(sqlite, STATEMENTS["tenant_list"], after=None, limit=50) < 10_000
+
+
+@pytest.mark.parametrize("statement", ["job_counts", "job_counts_of"])
+def test_sqlite_counts_states_by_indexes(sqlite: sqlite3.Connection, statement: str) -> None:
+    """No part of it walks through the table."""
+    plan = sqlite_plan(sqlite, statement, tenant="tenant-1", cap=10_000)
+    assert not [step for step in plan if re.search(r"(SCAN|SEARCH) holdfast_jobs(?! USING (COVERING )?INDEX)", step)], plan
+
+
+def test_sqlite_counts_what_one_tenant_runs_without_the_others(sqlite: sqlite3.Connection) -> None:
+    """Those behind it in the index are not looked at."""
+    sql = STATEMENTS["queue_stats_running"].replace("/* tenant */", "AND coalesce(tenant, '') = :tenant")
+    assert steps_of(sqlite, sql, tenant="tenant-1", cap=10_000, look_at=10_000, now=0.0, grace=0.0) < 2_000
+
+
+def _deliver(sql: str) -> str:
+    return f"UPDATE {sql} SET task = 'holdfast:deliver', project = 'wh_1' WHERE tenant IS NOT NULL"
+
+
+@pytest.mark.parametrize("name", ["delivery_list", "delivery_list_failed"])
+def test_deliveries_are_read_page_by_page_on_sqlite(sqlite: sqlite3.Connection, name: str) -> None:
+    """In the order of the index, from where the page begins."""
+    sqlite.execute(_deliver("holdfast_jobs"))
+    sqlite.execute("ANALYZE")
+    values = {"1": "wh_1", "2": "~", "3": 50, "4": None}
+    plan = [row[3] for row in sqlite.execute(f"EXPLAIN QUERY PLAN {SQLITE[name]}", values)]
+    index = "holdfast_jobs_deliveries_failed" if name.endswith("failed") else "holdfast_jobs_deliveries"
+    assert any(f"INDEX {index} (project=? AND id<?)" in step for step in plan), plan
+    assert not [step for step in plan if "TEMP B-TREE" in step]
+
+
+@pytest.mark.parametrize("name", ["delivery_list", "delivery_list_failed"])
+def test_deliveries_are_read_page_by_page_on_postgresql(postgres: psycopg.Connection, name: str) -> None:
+    """The same: nothing is sorted, and those that failed have an index of their own."""
+    postgres.execute(_deliver("holdfast.jobs").encode())
+    postgres.execute("VACUUM ANALYZE holdfast.jobs")
+    types, values = "text, uuid, bigint", "'wh_1', 'ffffffff-ffff-ffff-ffff-ffffffffffff', 50"
+    if name == "delivery_list":
+        types, values = f"{types}, text", f"{values}, NULL"
+    postgres.execute(f"PREPARE page ({types}) AS {POSTGRES[name]}".encode())
+    plan = "\n".join(row[0] for row in postgres.execute(f"EXPLAIN (COSTS OFF) EXECUTE page ({values})".encode()))
+    index = "jobs_deliveries_failed" if name.endswith("failed") else "jobs_deliveries"
+    assert re.search(rf"Limit\n\s+->  Index Scan Backward using {index} on jobs", plan), plan
+    assert "Sort" not in plan
+
+
+@pytest.mark.parametrize("tenant", [None, "tenant-7"])
+def test_postgresql_looks_at_no_more_unserved_and_running_rows_than_asked(
+    postgres: psycopg.Connection, tenant: str | None
+) -> None:
+    """The quick look of a page reads some hundreds of entries, whatever waits."""
+    postgres.execute("VACUUM ANALYZE holdfast.jobs")
+    before = _rows_read(postgres)
+    postgres.execute("SELECT * FROM holdfast.job_unserved_v1(0, 10, 400, NULL)").fetchall()
+    postgres.execute("SELECT * FROM holdfast.queue_stats_v2(%s, 0, 100, 50, NULL)", [tenant]).fetchall()
+    assert _rows_read(postgres) - before < 5000

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from holdfast.clock import ManualClock
-from holdfast.store.protocol import QueueLoad, Store, Tally
+from holdfast.job import State
+from holdfast.store.protocol import JobFilter, QueueLoad, Store, Tally
 from tests.conformance.conftest import OpenAnother
 from tests.conformance.scene import (
     GRACE,
@@ -211,3 +212,35 @@ async def test_many_processes_add_at_once(open_another: OpenAnother) -> None:
     tallies = [Tally("completed", f"q{no}", "", 1) for no in range(20)]
     await asyncio.gather(*(store.tally_add(tallies) for store in stores for _ in range(5)))
     assert {20.0} == {tally.n for tally in await stores[0].tally_totals()}
+
+
+async def test_what_runs_is_counted_whole_where_few_rows_are_looked_at(store: Store, clock: ManualClock) -> None:
+    """How many run is told by the index; how many of them are stuck is told of those that were looked at."""
+    for _ in range(3):
+        await start(store)
+    clock.advance(LEASE + 1)
+    (found,) = await store.queue_stats(look_at=2)
+    assert (found.running, found.stuck) == (3, 2)
+
+
+async def test_unserved_jobs_of_every_queue_are_found_by_a_quick_look(store: Store, clock: ManualClock) -> None:
+    """A long queue does not hide the others: of each at least a hundred are looked at."""
+    await insert_some(store, 130, queue="a")
+    await insert(store, queue="b")
+    clock.advance(60)
+    found = {queue: n for queue, _task, n in await store.job_unserved(30.0, 10, look_at=1)}
+    assert found == {"a": 100, "b": 1}
+
+
+@pytest.mark.parametrize("tenant", [None, "abe"])
+async def test_what_is_queued_is_counted_whatever_it_waits_for(store: Store, tenant: str | None) -> None:
+    """A worker, its time, or its turn; to the cap at the most."""
+    await set_limit(store, 5, "abe")
+    await start(store, tenant="abe", order_key="k")
+    await insert(store, tenant="abe", order_key="k")
+    assert (await claim(store)).jobs == []
+    await insert(store, tenant="abe", delay=60.0)
+    await insert(store, tenant="abe")
+    where = JobFilter(state=State.QUEUED, tenant=tenant)
+    assert [await store.job_count(where, cap) for cap in (2, 100)] == [2, 3]
+    assert (await store.job_counts(tenant=tenant))["queued"] == 3

@@ -235,3 +235,14 @@ def test_charts_stay_within_their_frame() -> None:
     points = [float(y) for y in re.findall(r",([\d.]+)", charts.line([None, 5.0, 0.0, None, 2.5]).points)]
     assert len(points) == 3 and all(0 <= y <= charts.HEIGHT for y in points)
     assert charts.line([]).points == charts.line([0.0, 0.0]).points
+
+
+async def test_what_is_remembered_of_one_organization_is_not_shown_to_another(scene: Scene) -> None:
+    """Neither in the overview, nor beside the list, nor in the queues; the service role sees all of them together."""
+    await scene.enqueue()
+    for path, mine, none in (("/", "1 queued", "0 queued"), ("/jobs", "queued 1", "queued 0")):
+        assert mine in said(await scene.get("acme viewer", path))
+        assert none in said(await scene.get("zoe viewer", path)), path
+        assert mine in said(await scene.get("service", path)), path
+    assert "default" in said(await scene.get("acme viewer", "/queues"))
+    assert "default" not in said(await scene.get("zoe viewer", "/queues"))

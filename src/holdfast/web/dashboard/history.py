@@ -17,7 +17,7 @@ from holdfast.store.protocol import Tally
 MINUTES = 60
 KINDS = ("completed", "retried", "cancelled", "failed")
 """From the ground up."""
-NEWEST_OF_TENANT = 250
+NEWEST_OF_TENANT = 150
 ROWS_MAX = 20_000
 
 
