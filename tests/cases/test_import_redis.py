@@ -85,11 +85,11 @@ async def test_fields_are_mapped_to_arguments_and_to_whose_job_it_is(
 ) -> None:
     """Also a field inside a field; what is not mapped is not passed on."""
     element = {"repo": {"name": "r1"}, "organization_id": 7, "enqueued_at": "long ago", "project": "p9"}
-    await there.rpush(LIST, json.dumps(element), json.dumps({"repo": {}}))
+    await there.rpush(LIST, json.dumps(element), json.dumps({"repo": {}}), json.dumps({**element, "organization_id": None}))
     report = await importing(
         app, redis_server, arguments={"project_id": "repo.name"}, tenant="organization_id", project="project"
     ).run()
-    assert (report.enqueued, report.dead) == (1, 1)
+    assert (report.enqueued, report.dead) == (1, 2)
     (job,) = await app.jobs()
     assert (job.tenant, job.project, job.args) == ("7", "p9", {"project_id": "r1"})
 

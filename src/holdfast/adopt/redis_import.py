@@ -157,7 +157,7 @@ class RedisImport:
         shape = self._shape
         arguments = {name: _field(fields, path) for name, path in shape.arguments.items()} or fields
         options: dict[str, Any] = {
-            option: str(_field(fields, path))
+            option: _name(fields, path)
             for option, path in (("tenant", shape.tenant), ("project", shape.project))
             if path is not None
         }
@@ -172,6 +172,13 @@ def _field(fields: dict[str, Any], path: str) -> Any:
             raise InvalidArguments(f"it has no field {path!r}.")
         found = found[key]
     return found
+
+
+def _name(fields: dict[str, Any], path: str) -> str:
+    found = _field(fields, path)
+    if isinstance(found, bool) or not isinstance(found, str | int):
+        raise InvalidArguments(f"its field {path!r} is neither a text nor a number.")
+    return str(found)
 
 
 def _redis() -> Any:
