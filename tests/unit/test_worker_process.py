@@ -11,13 +11,16 @@ import pytest
 from holdfast.cli.call import Call
 from holdfast.cli.failures import describe
 from holdfast.cli.worker_process import Wish, WorkerProcess
+from holdfast.settings import Settings
 
 
 class FakeWorker:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def stop(self, reason: str) -> None:
+        self.settings = Settings()
+
+    def stop(self, reason: str = "stopped") -> None:
         self.asked.append(reason)
 
     def found_stuck(self) -> None:
@@ -62,6 +65,21 @@ def test_a_thread_of_holdfasts_own_that_fails_ends_the_worker(
     died = threading.ExceptHookArgs((MemoryError, MemoryError(), None, threading.Thread(name=name)))
     process._thread_failed(died)
     assert worker.asked == asked
+
+
+async def test_a_signal_stops_a_worker_that_can_start_no_thread(
+    process: WorkerProcess, worker: FakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It drains as any other; only the net below it is missing."""
+
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    process._loop = asyncio.get_running_loop()
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    process._signalled(15, None)
+    await asyncio.sleep(0)
+    assert worker.asked == ["stopped"]
 
 
 def test_a_process_that_ends_without_memory_says_so_and_not_that_this_is_a_bug() -> None:

@@ -173,9 +173,12 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _later(seconds: float, act: Callable[[], object]) -> None:
+    """In case that nothing else ends this process. Without memory for a thread there is no such net, and all else goes on: an
+    exception here would be one of whatever a signal came in between."""
     timer = threading.Timer(seconds, act)
     timer.daemon = True
-    timer.start()
+    with contextlib.suppress(RuntimeError, MemoryError):
+        timer.start()
 
 
 def _end_now(code: int) -> NoReturn:
