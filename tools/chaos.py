@@ -36,6 +36,7 @@ from tests.processes.scene import APP, Scene, fresh_tasks  # noqa: E402
 from tests.processes.verdict import verdict  # noqa: E402
 from tests.support.postgres import OwnServer  # noqa: E402
 from tests.support.processes import Process, Processes  # noqa: E402
+from tests.support.waiting import until  # noqa: E402
 from tools.chaos_capacity import LIMITS, leaked_in_postgres, leaked_in_sqlite, leaked_places, limit_tenants  # noqa: E402
 from tools.chaos_clients import Client, HttpClient  # noqa: E402
 from tools.chaos_memory import Memory, starve  # noqa: E402
@@ -110,10 +111,16 @@ class Troubles:
         for one in self.everybody():
             one.thaw()
             one.terminate()
+        with contextlib.suppress(pytest.fail.Exception):  # told below, with what it printed
+            await until(lambda: all(one.returncode is not None for one in self.everybody()), STOP_SECONDS)
         for one in self.everybody():
-            code = await one.exited(STOP_SECONDS)
-            if code not in (0, -15):  # a signal before it could listen to signals
-                self.wrongs.append(f"a process ended with {code} after SIGTERM; it printed:\n{one.output[-5000:]}")
+            if one.returncode is None:
+                self.wrongs.append(
+                    f"a process did not go within {STOP_SECONDS:g} s of SIGTERM; it printed:\n{one.output[-5000:]}"
+                )
+                one.kill()
+            elif one.returncode not in (0, -15):  # a signal before it could listen to signals
+                self.wrongs.append(f"a process ended with {one.returncode} after SIGTERM; it printed:\n{one.output[-5000:]}")
         left = orphans(self._scene.url)
         if left:
             self.wrongs.append(f"processes were left behind: {left}")

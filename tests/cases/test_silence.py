@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast import Holdfast, State
+from holdfast.errors import StorageUnavailable
+from holdfast.processes import reaper
 from holdfast.store.postgres import connections
 from tests.cases.steps import comes_to, ends, working
 from tests.support.waiting import until
@@ -82,3 +84,36 @@ async def test_claims_and_outcomes_without_an_answer_are_repeated_on_another_con
         found = [await ends(beside, job), await ends(beside, later)]
         wire.cut()
     assert [(one.output, one.attempt) for one in found] == [("done", 1), ("done", 1)]
+
+
+async def test_a_reaper_without_an_answer_asks_again_on_another_connection(
+    wire: Wire, behind_wire: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs of dead workers need not wait for as long as a statement may take."""
+    monkeypatch.setattr(connections, "ANSWER_SECONDS", 1.0)
+    await behind_wire.reap()
+    wire.forget()
+    async with asyncio.timeout(40):
+        with pytest.raises(StorageUnavailable):
+            await behind_wire.reap()
+    await behind_wire.reap()
+    wire.cut()
+
+
+async def test_a_pass_that_waits_for_a_silent_database_does_not_keep_its_process_from_ending(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is cut short; one that ends by itself has its time."""
+    monkeypatch.setattr(reaper, "LAST_PASS_SECONDS", 0.05)
+    done = []
+
+    async def waits() -> None:
+        await asyncio.Event().wait()
+
+    async def ends_soon() -> None:
+        await asyncio.sleep(0)
+        done.append("well")
+
+    passes = [asyncio.create_task(waits()), asyncio.create_task(ends_soon())]
+    await reaper.ended(*passes)
+    assert done == ["well"] and passes[0].cancelled()

@@ -220,7 +220,8 @@ def test_numbers_and_spans_are_short() -> None:
     """As people say them."""
     spans = [words.span(seconds) for seconds in (0.0123, 4.24, 42, 252, 720, 3720, 90_000, None)]
     assert spans == ["12 ms", "4.2 s", "42 s", "4m 12s", "12m", "1h 2m", "1d 1h", "–"]
-    assert [words.capped(10_000), words.capped(1204), words.number(0.5)] == ["10k+", "1,204", "0.5"]
+    said = [words.capped(10_000), words.capped(1204), words.capped(500, 500), words.number(0.5)]
+    assert said == ["10k+", "1,204", "500+", "0.5"]
 
 
 def test_charts_stay_within_their_frame() -> None:

@@ -13,7 +13,7 @@ from holdfast.cli.call import Call, Command
 from holdfast.cli.output import print_json, say
 from holdfast.cli.process_log import log_to_stderr
 from holdfast.database_url import parse_database_url
-from holdfast.processes.reaper import Reaper
+from holdfast.processes.reaper import Reaper, ended
 from holdfast.processes.scheduler import Scheduler
 
 
@@ -53,18 +53,20 @@ async def _once(call: Call, hf: Holdfast) -> None:
 async def reap_until_stopped(hf: Holdfast, interval: float | None = None, *, supervised: bool = False) -> None:
     """Signals end it after the pass under way. A supervisor passes Ctrl+C on as SIGTERM, so that it counts once."""
     process, scheduler = Reaper(hf.store, hf.settings, interval, hf.machines.recover), Scheduler(hf)
-
-    def stop() -> None:
-        process.stop()
-        scheduler.stop()
-
+    stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, stop)
-    loop.add_signal_handler(signal.SIGINT, (lambda: None) if supervised else stop)
+    loop.add_signal_handler(signal.SIGTERM, stopping.set)
+    loop.add_signal_handler(signal.SIGINT, (lambda: None) if supervised else stopping.set)
     seconds = interval or hf.settings.reaper_interval
     say(f"Reaper: database {parse_database_url(hf.settings.database_url).safe}, every {seconds:g} s")
     try:
         async with hf.machines.running():
-            await asyncio.gather(process.run(), scheduler.run_listening())
+            passes = [asyncio.create_task(process.run()), asyncio.create_task(scheduler.run_listening())]
+            signalled = asyncio.create_task(stopping.wait())
+            await asyncio.wait([signalled, *passes], return_when=asyncio.FIRST_COMPLETED)
+            process.stop()
+            scheduler.stop()
+            await ended(*passes)
+            signalled.cancel()
     finally:
         await hf.aclose()

@@ -18,6 +18,17 @@ from holdfast.store.protocol import Store
 log = logging.getLogger("holdfast")
 
 PRUNE_EVERY_PASSES = 10
+LAST_PASS_SECONDS = 5.0
+
+
+async def ended(*passes: asyncio.Task[None]) -> None:
+    """Of those who were told to stop: what they are at has some seconds, and is cut short then. A database that has gone silent
+    must not keep a process from ending, and undoes what was begun."""
+    _, late = await asyncio.wait(passes, timeout=LAST_PASS_SECONDS)
+    for one in late:
+        one.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.gather(*passes)
 
 
 class Reaper:

@@ -12,7 +12,7 @@ import uvicorn
 
 from holdfast.app import Holdfast
 from holdfast.errors import ConfigError
-from holdfast.processes.reaper import Reaper
+from holdfast.processes.reaper import Reaper, ended
 from holdfast.processes.scheduler import Scheduler
 from holdfast.web.patience import Impatient
 from holdfast.web.server import Server
@@ -98,7 +98,7 @@ async def _serve_beside_reaper(hf: Holdfast, app: Server, listening: socket.sock
     finally:
         reaper.stop()
         scheduler.stop()
-        await asyncio.gather(reaping, keeping)
+        await ended(reaping, keeping)
 
 
 async def _serve(

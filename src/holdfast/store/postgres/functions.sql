@@ -814,18 +814,22 @@ BEGIN
     -- How many run is told by the index. Whether they have a lease is told by their rows, which lie scattered over the table.
     RETURN QUERY SELECT 'running', c.queue, c.n, coalesce(l.stuck, 0), coalesce(l.slow, 0), NULL::double precision
       FROM (SELECT r.queue, count(*) AS n
-              FROM (SELECT j.queue FROM holdfast.jobs j
-                     WHERE j.state = 'running' AND j.locked_by IS NOT NULL
-                       AND coalesce(j.tenant, '') >= coalesce(p_tenant, '') AND (p_tenant IS NULL OR coalesce(j.tenant, '') <= p_tenant)
-                     ORDER BY coalesce(j.tenant, ''), j.queue, j.seq LIMIT p_cap) AS r
+              FROM ((SELECT j.queue FROM holdfast.jobs j WHERE p_tenant IS NULL AND j.state = 'running' AND j.locked_by IS NOT NULL
+                      ORDER BY coalesce(j.tenant, ''), j.queue, j.seq LIMIT p_cap)
+                    UNION ALL
+                    (SELECT j.queue FROM holdfast.jobs j
+                      WHERE coalesce(j.tenant, '') = p_tenant AND j.state = 'running' AND j.locked_by IS NOT NULL
+                      ORDER BY j.queue, j.seq LIMIT p_cap)) AS r
              WHERE p_tenant IS DISTINCT FROM '' GROUP BY 1) AS c
       LEFT JOIN (SELECT r.queue,
                         count(*) FILTER (WHERE r.lease_expires_at < v_now OR r.deadline < v_now - make_interval(secs => p_grace)) AS stuck,
                         count(*) FILTER (WHERE r.started_at < v_now - make_interval(secs => coalesce(r.expected_seconds, 300))) AS slow
-                   FROM (SELECT j.* FROM holdfast.jobs j
-                          WHERE j.state = 'running' AND j.locked_by IS NOT NULL
-                            AND coalesce(j.tenant, '') >= coalesce(p_tenant, '') AND (p_tenant IS NULL OR coalesce(j.tenant, '') <= p_tenant)
-                          ORDER BY coalesce(j.tenant, ''), j.queue, j.seq LIMIT p_look) AS r GROUP BY 1) AS l ON l.queue = c.queue;
+                   FROM ((SELECT j.* FROM holdfast.jobs j WHERE p_tenant IS NULL AND j.state = 'running' AND j.locked_by IS NOT NULL
+                           ORDER BY coalesce(j.tenant, ''), j.queue, j.seq LIMIT p_look)
+                         UNION ALL
+                         (SELECT j.* FROM holdfast.jobs j
+                           WHERE coalesce(j.tenant, '') = p_tenant AND j.state = 'running' AND j.locked_by IS NOT NULL
+                           ORDER BY j.queue, j.seq LIMIT p_look)) AS r GROUP BY 1) AS l ON l.queue = c.queue;
 END $$;
 
 -- For those who have not been replaced yet: looks at the rows of all that it counts.

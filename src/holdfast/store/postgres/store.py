@@ -268,7 +268,7 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
     # -- rescue and forget ---------------------------------------------------------------------------------------------
 
     async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int) -> list[Reaped]:
-        found = await self._fetch("job_reap", limit, backoff.base, backoff.most, deadline_grace, self._clock.now())
+        found = await self._fetch_soon("job_reap", limit, backoff.base, backoff.most, deadline_grace, self._clock.now())
         return [Reaped(**{**row, "state": State(row["state"])}) for row in found]
 
     async def order_heal(self) -> int:

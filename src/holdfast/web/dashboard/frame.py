@@ -37,6 +37,8 @@ LOOKED_AT_FIRST = 250
 """Rows that are read for what no index tells (leases, tasks) while somebody waits for a page, and nothing is remembered."""
 COUNTED_AT_FIRST = 5_000
 """Up to where jobs are counted meanwhile, where their number stands beside a list."""
+WAITING_AT_FIRST = 500
+"""The same for what waits in each queue: of one organization it is told by rows, which lie scattered over the table."""
 FIELDS_MAX = 1000
 FIELD_CHARS_MAX = 10_000
 
@@ -85,6 +87,8 @@ class Loads(NamedTuple):
     of_queues: list[QueueLoad]
     at_least: bool
     """More run than were looked at: more of them may be stuck or slow than were found."""
+    cap: int = COUNT_CAP
+    """Up to where they were counted."""
 
 
 class Figures(NamedTuple):
@@ -166,11 +170,13 @@ class PageRequest:
     async def loads(self) -> Loads:
         """What is in the queues, as it was a moment ago."""
 
-        async def look(rows: int) -> Loads:
-            found = await self.site.hf.store.queue_stats(tenant=self.tenant, cap=COUNT_CAP, look_at=rows)
-            return Loads(found, sum(load.running for load in found) > rows)
+        async def look(cap: int, rows: int) -> Loads:
+            found = await self.site.hf.store.queue_stats(tenant=self.tenant, cap=cap, look_at=rows)
+            return Loads(found, sum(load.running for load in found) > rows, cap)
 
-        return await self.remembered("loads", lambda: look(COUNT_CAP), lambda: look(LOOKED_AT_FIRST))
+        return await self.remembered(
+            "loads", lambda: look(COUNT_CAP, COUNT_CAP), lambda: look(WAITING_AT_FIRST, LOOKED_AT_FIRST)
+        )
 
     async def remembered(self, name: str, count: Count[T], at_first: Count[T] | None = None, *, part: str = "") -> T:
         """`part`: what tells it from others of the same name, apart from the organization that is looked at."""

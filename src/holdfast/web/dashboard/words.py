@@ -38,8 +38,10 @@ def number(value: float | None) -> str:
 
 
 def capped(value: int, cap: int = COUNT_CAP) -> str:
-    """A count that stopped at its cap: `10k+`."""
-    return f"{cap // 1000}k+" if value >= cap else number(value)
+    """A count that stopped at its cap: `10k+`, `500+`."""
+    if value < cap:
+        return number(value)
+    return f"{cap // 1000}k+" if cap >= 1000 else f"{cap}+"
 
 
 def span(seconds: float | None) -> str:

@@ -23,6 +23,8 @@ class QueueRow(msgspec.Struct):
     slow: str
     ends: list[float]
     """Minute by minute; empty where one tenant is looked at."""
+    cap: int
+    """Up to where its jobs were counted."""
 
 
 async def queue_rows(page: PageRequest, found: Loads | None = None) -> list[QueueRow]:
@@ -38,6 +40,7 @@ async def queue_rows(page: PageRequest, found: Loads | None = None) -> list[Queu
             load := loads.get(name) or QueueLoad(queue=name),
             f"{load.slow}{'+' if found.at_least else ''}" if load.slow else "",
             ends.get(name) or ([0.0] * history.MINUTES if page.tenant is None else []),
+            found.cap,
         )
         for name in sorted({*known, *loads, *ends})
     ]
