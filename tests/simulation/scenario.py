@@ -131,14 +131,14 @@ class Simulation:
         self.workers.pop(lane.process, None)
         if end.reason == "idle":
             self.gone_idle.add(worker.id)
-            self._nobody_is_left_behind()
+            self._nobody_is_left_behind(list(self.relied_on))
         if worker.is_busy() and lane.process not in self.were_frozen:  # those may have slept through all of their patience
             self.loop.fail(Broken(f"{lane.name} has ended and still holds {list(worker.running)}"))
 
-    def _nobody_is_left_behind(self) -> None:
+    def _nobody_is_left_behind(self, job_ids: list[str]) -> None:
         """Whoever enqueued a job and saw workers need not start one; then the last of these must not leave without it."""
-        for job_id, relied_on in self.relied_on.items():
-            job = self.books.jobs[job_id]
+        for job_id in job_ids:
+            job, relied_on = self.books.jobs[job_id], self.relied_on[job_id]
             waits = job.state == "queued" and job.hold is None and job.run_no == 0
             if (
                 waits
@@ -248,7 +248,7 @@ class Simulation:
             there = {row.id for row in rows if not row.draining}
             if there:
                 self.relied_on[job_id] = there
-                self._nobody_is_left_behind()  # they may have left while the list was on its way
+                self._nobody_is_left_behind([job_id])  # they may have left while the list was on its way
             else:
                 self.start_worker()
 
