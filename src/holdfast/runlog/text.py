@@ -206,7 +206,8 @@ def _clean(line: Said, limits: Limits) -> Said:
 
 
 def _duration(value: Any) -> Any:
-    return value if isinstance(value, (int, float)) and math.isfinite(value) else None
+    """As it is, or None for what is no number of milliseconds that both databases can hold."""
+    return value if isinstance(value, (int, float)) and -_WHOLE_MAX < value < _WHOLE_MAX else None
 
 
 def _clipped(text: str, cut: int, bytes_max: int) -> str:

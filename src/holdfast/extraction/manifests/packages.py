@@ -44,6 +44,10 @@ class Identity:
     ecosystem: str
 
 
+_NOT_IN_PURLS = frozenset({"", ".", "..", ":"})
+"""As parts of a name: whoever reads such a purl takes them away, and sees another package."""
+
+
 def identify(kind: str, name: str, version: str = "") -> Identity | None:
     """The identity of a package of a purl type, by the name its users write; None when the name cannot be one."""
     if not (_is_word(name) and (version == "" or _is_word(version))):
@@ -54,6 +58,8 @@ def identify(kind: str, name: str, version: str = "") -> Identity | None:
     if not all(name.split(separator)):
         return None
     namespace, _, last = name.rpartition(separator)
+    if not _NOT_IN_PURLS.isdisjoint((*namespace.split("/"), last) if namespace else (last,)):
+        return None
     written_as = AS_WRITTEN if kind == "npm" else kind
     try:
         purl = PackageURL(type=written_as, namespace=namespace or None, name=last, version=version or None).to_string()
