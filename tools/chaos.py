@@ -349,11 +349,11 @@ async def leaked(scene: Scene, server: OwnServer | None, wire: Wire | None) -> l
     if server is None or wire is None:
         return found + leaked_in_sqlite(scene.url.removeprefix("sqlite:///"))
     wire.cut()
-    wrongs = leaked_in_postgres(server)
+    wrongs = leaked_in_postgres(server.url)
     give_up_at = time.monotonic() + STOP_SECONDS
     while wrongs and time.monotonic() < give_up_at:  # a backend notices after a moment that nobody is there any more
         await asyncio.sleep(0.1)
-        wrongs = leaked_in_postgres(server)
+        wrongs = leaked_in_postgres(server.url)
     return found + wrongs
 
 

@@ -8,7 +8,6 @@ from contextlib import closing
 import psycopg
 
 from holdfast import Holdfast
-from tests.support.postgres import OwnServer
 
 LIMITS = {"small": 2, "large": 5}
 QUEUE_DEPTH = 100_000
@@ -25,13 +24,14 @@ async def leaked_places(hf: Holdfast) -> list[str]:
     return [f"{row.running} places of {tenant} are taken" for tenant in LIMITS if (row := await hf.tenants.get(tenant)).running]
 
 
-def leaked_in_postgres(server: OwnServer) -> list[str]:
+def leaked_in_postgres(url: str) -> list[str]:
     """Whatever the processes of this round held there, their own connections included: they are gone, so it must be, too."""
-    with psycopg.connect(server.url, autocommit=True) as admin:
+    with psycopg.connect(url, autocommit=True) as admin:
         rows = admin.execute(
             """SELECT 'connection', count(*) FROM pg_stat_activity
                WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
-               UNION ALL SELECT 'advisory lock', count(*) FROM pg_locks WHERE locktype = 'advisory'
+               UNION ALL SELECT 'advisory lock', count(*) FROM pg_locks
+               WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
                UNION ALL SELECT 'prepared transaction', count(*) FROM pg_prepared_xacts"""
         ).fetchall()
     return [f"{count} times a {what} was left behind" for what, count in rows if count]

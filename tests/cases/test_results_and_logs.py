@@ -157,3 +157,16 @@ async def test_a_burst_of_20_000_lines_is_kept_whole(hf: Holdfast, kind: str) ->
     last = await hf.logs(run_id, after=19_998)
     assert [(line.no, line.message) for line in last] == [(19_999, "line 19998"), (20_000, "line 19999")]
     assert len(await hf.logs(run_id, limit=30_000)) == 20_000
+
+
+async def test_numbers_beyond_64_bits_do_not_cost_a_line(hf: Holdfast) -> None:
+    """In metadata they are kept; as a duration they are no duration."""
+
+    @hf.task
+    async def count() -> None:
+        current().log.info("grains", duration_ms=10**20, on_the_board=10**20)
+
+    job = await count.enqueue()
+    await drain(hf)
+    (line,) = [line for line in await hf.logs((await hf.get(job.id)).run_id) if line.message == "grains"]
+    assert line.duration_ms is None and line.metadata == {"on_the_board": 10**20}

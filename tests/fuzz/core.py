@@ -115,7 +115,7 @@ def _log_lines(data: bytes) -> None:
         together = cleaned(lines, LIMITS)
         assert together == [one for line in lines for one in cleaned([line], LIMITS)]
     for line in together:
-        check_storable([line.message, line.step or "", line.metadata or {}, line.duration_ms or 0])
+        check_storable([line.message, line.step or "", codec.encode(line.metadata).decode(), line.duration_ms or 0])
         codec.encode([line.metadata, line.duration_ms])
         assert len(line.message.encode()) <= LIMITS.line_bytes + 40
         assert len(msgspec.json.encode(line.metadata)) <= LIMITS.metadata_bytes + 40

@@ -5,13 +5,15 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from holdfast import Holdfast, State
 from tests.processes.audit import Moved
 from tests.processes.verdict import Kept, _above_limits
+from tests.support.waiting import until
 from tools import chaos_capacity
-from tools.chaos_capacity import LIMITS, leaked_in_sqlite, leaked_places, limit_tenants
+from tools.chaos_capacity import LIMITS, leaked_in_postgres, leaked_in_sqlite, leaked_places, limit_tenants
 
 
 def test_a_file_that_somebody_still_locks_is_a_leak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,6 +25,16 @@ def test_a_file_that_somebody_still_locks_is_a_leak(tmp_path: Path, monkeypatch:
     assert leaked_in_sqlite(path) == ["the file is still locked: database is locked"]
     holder.close()
     assert leaked_in_sqlite(path) == []
+
+
+async def test_what_a_connection_still_holds_is_a_leak(postgres_url: str) -> None:
+    """The connection itself, and its lock; nothing once it is closed."""
+    with psycopg.connect(postgres_url, autocommit=True) as holder:
+        holder.execute("SELECT pg_advisory_lock(1)")
+        assert leaked_in_postgres(postgres_url) == [
+            f"1 times a {what} was left behind" for what in ("connection", "advisory lock")
+        ]
+    await until(lambda: leaked_in_postgres(postgres_url) == [])
 
 
 async def test_a_place_that_is_still_taken_is_a_leak(hf: Holdfast) -> None:

@@ -60,6 +60,9 @@ def identify(kind: str, name: str, version: str = "") -> Identity | None:
     namespace, _, last = name.rpartition(separator)
     if not _NOT_IN_PURLS.isdisjoint((*namespace.split("/"), last) if namespace else (last,)):
         return None
+    if kind == "cpan" and namespace:  # an author, in capitals; so does the library write it
+        namespace = namespace.upper()
+        name = f"{namespace}/{last}"
     written_as = AS_WRITTEN if kind == "npm" else kind
     try:
         purl = PackageURL(type=written_as, namespace=namespace or None, name=last, version=version or None).to_string()
