@@ -24,6 +24,7 @@ from holdfast.processes.heart import LOOP_BLOCKED_SECONDS
 from holdfast.processes.supervisor import START_ME_AGAIN
 from holdfast.processes.worker import Worker
 from holdfast.processes.worker_end import WorkerEnd
+from holdfast.thread_starts import Executor, start
 
 HARD_END_SECONDS = 5.0
 """What nobody can stop, a thread or a task that swallows its cancellation, must not keep a process from ending."""
@@ -85,6 +86,7 @@ class WorkerProcess:
         )
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(self._callback_failed)
+        self._loop.set_default_executor(Executor(thread_name_prefix="asyncio"))
         self._print_end_of_thread, threading.excepthook = threading.excepthook, self._thread_failed
         self._introduce(hf)
         try:
@@ -178,7 +180,7 @@ def _later(seconds: float, act: Callable[[], object]) -> None:
     timer = threading.Timer(seconds, act)
     timer.daemon = True
     with contextlib.suppress(RuntimeError, MemoryError):
-        timer.start()
+        start(timer)
 
 
 def _end_now(code: int) -> NoReturn:

@@ -15,10 +15,10 @@ from typing import Protocol, TypeVar
 
 from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.finish import DeadlineExceeded, departure_of, release_of
-from holdfast.processes.never_begun import NeverBegun
 from holdfast.run import Attempt, Interrupt
 from holdfast.settings import Settings
 from holdfast.store.protocol import Beat, Claimed, Held, Store, WorkerRow
+from holdfast.thread_starts import ThreadStarts, start
 
 log = logging.getLogger("holdfast")
 
@@ -55,10 +55,10 @@ class Heart:
         self._thread = threading.Thread(target=self._main, name="holdfast heart", daemon=True)
         self._loop_answered = time.monotonic()
         self._warned_blocked = False
-        self._never_begun = NeverBegun()
+        self._thread_starts = ThreadStarts()
 
     def start(self) -> None:
-        self._thread.start()
+        start(self._thread)
 
     def beat_soon(self) -> None:
         """Something may have been cancelled: ask now instead of at the next beat."""
@@ -197,13 +197,13 @@ class Heart:
         self._body.found_stuck()
 
     async def _leave_if_a_thread_never_begins(self) -> None:
-        """To keep up leases for whoever waits for such a thread would be to keep them for ever."""
-        thread = self._never_begun.look(LOOP_BLOCKED_SECONDS)
-        if thread is not None:
+        """Whatever waits for such a thread waits forever, and its leases must not be kept up that long."""
+        name = self._thread_starts.stuck(LOOP_BLOCKED_SECONDS)
+        if name is not None:
             log.error(
                 "A thread (%s) was started in this worker and never began, most likely for lack of memory; the worker gives "
                 "its jobs back and recycles itself. Raise its limit (ulimit -v, RLIMIT_AS), or lower --concurrency.",
-                thread.name,
+                name,
             )
             await self._release_all_if_blocked()
             self._body.found_stuck()

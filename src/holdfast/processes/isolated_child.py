@@ -30,6 +30,7 @@ from holdfast.runlog.text import Limits, said, sendable, storable
 from holdfast.settings import Settings
 from holdfast.store.protocol import Claimed
 from holdfast.task import Task
+from holdfast.thread_starts import start
 
 
 class ParentLink:
@@ -121,7 +122,7 @@ def main() -> None:
     if first is None:
         return
     order = msgspec.convert(first, Order)
-    threading.Thread(target=link.follow_parent, daemon=True).start()
+    start(threading.Thread(target=link.follow_parent, daemon=True))
     sys.path[:] = order.search_path
     try:
         task = _find_task(order)

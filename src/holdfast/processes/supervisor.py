@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NamedTuple, NoReturn
 
+from holdfast.thread_starts import start
+
 START_ME_AGAIN = 75
 """Exit code of a process that wants a successor, because something in it hangs."""
 ENDS_ALL = (2, 5)
@@ -89,7 +91,7 @@ class Supervisor:
         # Ctrl+C reaches the whole group; it counts when the supervisor passes it on. Not SIG_IGN: programs would inherit that.
         signal.signal(signal.SIGINT, lambda *_: None)
         os.close(self._life_line_end)
-        threading.Thread(target=self._end_with_parent, name="holdfast life line", daemon=True).start()
+        start(threading.Thread(target=self._end_with_parent, name="holdfast life line", daemon=True))
         sys.exit(child.main() or 0)
 
     def _end_with_parent(self) -> None:
