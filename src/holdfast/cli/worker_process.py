@@ -20,6 +20,7 @@ from holdfast.cli.failures import INTERRUPTED, OK, STORAGE, AppUnusable
 from holdfast.cli.output import say
 from holdfast.cli.process_log import log_to_stderr
 from holdfast.database_url import parse_database_url
+from holdfast.processes import watchdog
 from holdfast.processes.heart import LOOP_BLOCKED_SECONDS
 from holdfast.processes.supervisor import START_ME_AGAIN
 from holdfast.processes.worker import Worker
@@ -83,6 +84,7 @@ class WorkerProcess:
             reap=wish.reap,
             schedule=wish.schedule,
             on_stuck=self._stuck,
+            watchdog=hf.settings.watchdog,
         )
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(self._callback_failed)
@@ -137,6 +139,8 @@ class WorkerProcess:
                 self._worker.found_stuck()
 
     def _leave_for_certain(self, end: WorkerEnd, code: int) -> None:
+        if self._worker.watchdog:  # an end may freeze as well
+            watchdog.end_in(2 * HARD_END_SECONDS)
         if end.reason == "stuck":
             self._replace()
         if end.threads_left:

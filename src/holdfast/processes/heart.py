@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.finish import DeadlineExceeded, departure_of, release_of
+from holdfast.processes.watchdog import watched
 from holdfast.run import Attempt, Interrupt
 from holdfast.settings import Settings
 from holdfast.store.protocol import Beat, Claimed, Held, Store, WorkerRow
@@ -40,6 +41,7 @@ class Body(Protocol):
     settings: Settings
     loop: asyncio.AbstractEventLoop
     running: dict[str, Attempt]
+    watchdog: float
 
     def row(self) -> WorkerRow: ...
     def beat_answered(self, asked: list[Beat], held: list[Held]) -> None: ...
@@ -72,7 +74,12 @@ class Heart:
         await asyncio.to_thread(self._thread.join, 5.0)
 
     def _main(self) -> None:
-        asyncio.run(self._beat_until_stopped())
+        asyncio.run(self._beat_watched())
+
+    async def _beat_watched(self) -> None:
+        """Not the worker's own loop: a task that blocks it is no freeze."""
+        async with watched(self._body.watchdog):
+            await self._beat_until_stopped()
 
     async def _beat_until_stopped(self) -> None:
         loop, wanted = asyncio.get_running_loop(), asyncio.Event()

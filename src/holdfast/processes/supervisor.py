@@ -22,6 +22,8 @@ START_ME_AGAIN = 75
 """Exit code of a process that wants a successor, because something in it hangs."""
 ENDS_ALL = (2, 5)
 """Exit codes that another start would only repeat: a wrong setting, a database that is not there."""
+FROZEN = "Timeout ("
+"""The first word of a process that its watchdog ended. Its exit code is 1, as that of an unexpected error."""
 BACKOFF_SECONDS = (0.5, 30.0)
 HEALTHY_SECONDS = 60.0
 
@@ -131,6 +133,7 @@ class Supervisor:
         first, most = BACKOFF_SECONDS
         pause = min(most, first * 2.0**failures)
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        how += f" (frozen, if {FROZEN!r} and stacks stand above)" if code == 1 else ""
         self._say(f"{child.name} (pid {pid}) ended by {how}; it is started again in {pause:g} s")
         self._due.append((time.monotonic() + pause, child, failures + 1))
 

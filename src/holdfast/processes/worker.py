@@ -60,6 +60,7 @@ class Worker:
         reap: bool = True,
         on_stuck: Callable[[], None] | None = None,
         max_lifetime: float | None = None,
+        watchdog: float = 0.0,
         scheduler: Scheduler | None = None,
         announce: Announce | None = None,
     ) -> None:
@@ -78,6 +79,7 @@ class Worker:
         self._machine_id = os.environ.get("FLY_MACHINE_ID") or os.environ.get("HOLDFAST_MACHINE_ID")
         self._on_stuck = on_stuck
         self._max_lifetime = max_lifetime
+        self.watchdog = watchdog
         self._on_machine = OnMachine(self.store) if self._machine_id else None
         self._scheduler = scheduler
         self._announcer = Announcer(announce, self._announced) if announce else None
