@@ -167,6 +167,7 @@ RUNS = {
     "out_of_memory": "It ran out of memory.",
     "task_exited": "The task called `sys.exit`.",
     "task_interrupted": "The task raised what is no `Exception`.",
+    "worker_lifetime": "Its worker reached `max_lifetime` before the run ended.",
     "result_not_storable": "What it returned cannot be stored.",
 }
 """`error_code` of a job -> meaning."""
