@@ -42,9 +42,8 @@ async def cut_off(hf: Holdfast, job: Job[None], *, age: float = 0.0, hurry: bool
     """By the end of the life of a worker that was so old when the run began."""
     worker = hf.worker(max_lifetime=LONG_SECONDS)
     ending = asyncio.create_task(worker.run())
-    await until(lambda: hasattr(worker, "loop"))
-    worker._lifetime._began -= age
     await until(lambda: worker.running)
+    worker._lifetime._began -= age
     worker.stop("lifetime")
     if hurry:
         worker.stop()
