@@ -144,6 +144,16 @@ async def test_a_worker_stopped_for_longer_than_the_limit_may_end_and_is_replace
     assert await job.result(timeout=60)
 
 
+async def test_a_worker_inside_another_program_has_the_watchdog_that_it_asks_for(scene: Scene, processes: Processes) -> None:
+    """`run_worker(watchdog=…)` ends the whole program when it is frozen."""
+    job = await scene.tasks.freeze_once.enqueue(scene.folder)
+    lines = "import asyncio; from tests.apps.killable import hf; asyncio.run(hf.run_worker(watchdog=1))"
+    program = processes.python("-c", lines, env={"HOLDFAST_DATABASE_URL": scene.url, "HOLDFAST_WATCHDOG_SEC": "2"})
+    await scene.started(job)
+    assert await program.exited() == 1
+    assert "Timeout (0:00:01)" in program.output
+
+
 async def test_an_event_loop_that_no_longer_answers_ends_its_process(processes: Processes) -> None:
     """That of a server or a reaper, whatever blocks it."""
     process = processes.python("-c", A_LOOP_THAT_BLOCKS)
