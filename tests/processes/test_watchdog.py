@@ -122,9 +122,9 @@ async def test_a_frozen_isolated_run_ends_after_its_deadline_without_help(scene:
 async def test_a_task_that_blocks_the_loop_for_longer_than_the_limit_is_not_ended(scene: Scene) -> None:
     """A worker whose heart beats is not frozen: its lease is kept up, and its run completes."""
     job = await scene.tasks.block_the_loop.enqueue(scene.folder)
-    worker = scene.worker(env=WATCHDOG)
+    worker = scene.worker(env={"HOLDFAST_WATCHDOG_SEC": "4"})
     await scene.started(job)
-    await worker.printed("The event loop has been blocked for 5 s")
+    await worker.printed("The event loop has been blocked for")
     scene.let_go(job)
     assert await job.result(timeout=60) == job.run_id
 

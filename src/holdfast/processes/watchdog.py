@@ -46,7 +46,8 @@ def end_in(seconds: float) -> None:
     """End this process then, unless this is called again or disarmed before."""
     global _ends_at
     _ends_at = time.monotonic() + seconds
-    _set_timer()
+    if not _forks:
+        _set_timer(seconds)
 
 
 def disarm() -> None:
@@ -55,12 +56,10 @@ def disarm() -> None:
     faulthandler.cancel_dump_traceback_later()
 
 
-def _set_timer() -> None:
-    if _ends_at is None or _forks:
-        return
+def _set_timer(seconds: float) -> None:
     # A number and not the stream, which would be flushed: that waits for a reader who may have stopped reading.
     with contextlib.suppress(RuntimeError, MemoryError):  # no thread to be had now; the next time perhaps
-        faulthandler.dump_traceback_later(max(0.001, _ends_at - time.monotonic()), exit=True, file=_output())
+        faulthandler.dump_traceback_later(seconds, exit=True, file=_output())
 
 
 _file: int | None = None
@@ -93,7 +92,8 @@ def _before_fork() -> None:
 def _after_fork() -> None:
     global _forks
     _forks -= 1
-    _set_timer()
+    if _ends_at is not None and not _forks:
+        _set_timer(max(0.001, _ends_at - time.monotonic()))
 
 
 def _forked() -> None:
