@@ -27,6 +27,17 @@ async def main():
 
 asyncio.run(main())
 """
+AT_ONCE = """
+import asyncio
+from holdfast.processes import watchdog
+from tests.apps.killable import freeze
+
+async def main():
+    async with watchdog.watched(0.5):
+        freeze()
+
+asyncio.run(main())
+"""
 A_FORK = """
 import os, sys
 from holdfast.processes import watchdog
@@ -111,7 +122,7 @@ async def test_a_frozen_isolated_run_ends_with_its_worker(scene: Scene) -> None:
 
 @pytest.mark.usefixtures("short_run_limit")
 async def test_a_frozen_isolated_run_ends_after_its_deadline_without_help(scene: Scene) -> None:
-    """Also where its worker is there and does nothing, and on systems that do not tell it of the worker's end."""
+    """Also where its worker is there and does nothing, and where the kernel does not end it with its worker."""
     job = await scene.tasks.freeze_isolated.enqueue(scene.folder)
     worker = scene.worker()
     child = await scene.started(job)
@@ -159,6 +170,13 @@ async def test_an_event_loop_that_no_longer_answers_ends_its_process(processes: 
     process = processes.python("-c", A_LOOP_THAT_BLOCKS)
     assert await process.exited() == 1
     assert "answers" in process.output and STACKS in process.output
+
+
+async def test_a_process_that_freezes_at_once_ends(processes: Processes) -> None:
+    """Before its event loop could set the timer."""
+    process = processes.python("-c", AT_ONCE)
+    assert await process.exited() == 1
+    assert STACKS in process.output
 
 
 async def test_a_program_forked_beside_the_watchdog_ends(processes: Processes) -> None:

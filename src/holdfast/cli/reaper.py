@@ -60,8 +60,8 @@ async def reap_until_stopped(hf: Holdfast, interval: float | None = None, *, sup
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
     loop.add_signal_handler(signal.SIGINT, (lambda: None) if supervised else stopping.set)
     seconds = interval or hf.settings.reaper_interval
-    say(f"Reaper: database {parse_database_url(hf.settings.database_url).safe}, every {seconds:g} s")
     async with watched(hf.settings.watchdog):
+        say(f"Reaper: database {parse_database_url(hf.settings.database_url).safe}, every {seconds:g} s")
         try:
             async with hf.machines.running():
                 passes = [asyncio.create_task(process.run()), asyncio.create_task(scheduler.run_listening())]

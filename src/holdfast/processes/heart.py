@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.finish import DeadlineExceeded, departure_of, release_of
-from holdfast.processes.watchdog import watched
+from holdfast.processes.watchdog import end_in, watched
 from holdfast.run import Attempt, Interrupt
 from holdfast.settings import Settings
 from holdfast.store.protocol import Beat, Claimed, Held, Store, WorkerRow
@@ -60,6 +60,8 @@ class Heart:
         self._thread_starts = ThreadStarts()
 
     def start(self) -> None:
+        if self._body.watchdog:  # before the first run, which may freeze the process while this thread is still beginning
+            end_in(self._body.watchdog)
         start(self._thread)
 
     def beat_soon(self) -> None:

@@ -27,19 +27,22 @@ _forks = 0
 @asynccontextmanager
 async def watched(seconds: float) -> AsyncIterator[None]:
     """The process ends when this event loop does not answer for so long; 0 is off."""
-    watching = asyncio.create_task(_watch(seconds), name="holdfast watchdog") if seconds else None
+    if not seconds:
+        yield
+        return
+    end_in(seconds)  # at once: the task begins later, and what is frozen by then stays so
+    watching = asyncio.create_task(_watch(seconds), name="holdfast watchdog")
     try:
         yield
     finally:
-        if watching is not None:
-            watching.cancel()
-            disarm()
+        watching.cancel()
+        disarm()
 
 
 async def _watch(seconds: float) -> None:
     while True:
-        end_in(seconds)
         await asyncio.sleep(seconds / SETTINGS_PER_LIMIT)
+        end_in(seconds)
 
 
 def end_in(seconds: float) -> None:
