@@ -21,6 +21,7 @@ from holdfast.redact import REDACTED, redact, redact_json
 from holdfast.runlog.output import LineSplitter
 from holdfast.settings import Settings
 from holdfast.store.protocol import Claimed, Completion, Store
+from holdfast.thread_starts import start
 from holdfast.tx import Caller, caller_of
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class RunLog:
         pipes = [(name, pipe) for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr)) if pipe is not None]
         beside = [threading.Thread(target=follow, args=one, daemon=True) for one in pipes[1:]]
         for thread in beside:
-            thread.start()
+            start(thread)
         for one in pipes[:1]:
             follow(*one)
         for thread in beside:

@@ -52,6 +52,10 @@ class DeadlineExceeded(Exception):
     """The run took longer than its task allows."""
 
 
+class LifetimeOver(Exception):
+    """The worker reached the end of its life before the run ended."""
+
+
 class ArgumentsUnfit(Exception):
     """The job's stored arguments do not fit the task's signature, which has changed since."""
 
@@ -187,6 +191,14 @@ def release_of(job: Claimed | Beat) -> Departure:
     return Departure(id=job.id, run_id=job.run_id, how=Leaving.RELEASE, keep_attempt=False)
 
 
+def lifetime_over(claimed: Claimed, seconds: float) -> tuple[LifetimeOver, Departure]:
+    """Counted, and at once: the job is not to blame for waiting any longer."""
+    error = LifetimeOver(
+        f"had run for {seconds:.0f} s when its worker reached max_lifetime; raise that, or make the job shorter"
+    )
+    return error, _again(claimed, "worker_lifetime", error, 0.0)
+
+
 def _code_of(error: BaseException) -> str:
     if isinstance(error, DeadlineExceeded):
         return "deadline_exceeded"
@@ -208,7 +220,7 @@ def one_line(error: BaseException) -> str:
     first = next((line for line in text.splitlines() if line.strip()), "")
     plain_errors = (
         Abort, RetryLater, DeadlineExceeded, ResultUnusable, ProcessDied, ArgumentsUnfit, Waits, Refused, BreakerOpen,
-        RateLimited,
+        RateLimited, LifetimeOver,
     )  # fmt: skip
     named = first if isinstance(error, plain_errors) else f"{type(error).__name__}: {first}" if first else type(error).__name__
     return storable(_CONTROLS.sub("\N{REPLACEMENT CHARACTER}", redact(named)))[:MESSAGE_CHARS_MAX]

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from holdfast.errors import HoldfastError
+from holdfast.thread_starts import start
 
 T = TypeVar("T")
 
@@ -60,5 +61,5 @@ class Portal:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="holdfast portal", daemon=True)
-                self._thread.start()
+                start(self._thread)
             return self._loop

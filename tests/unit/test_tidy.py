@@ -26,6 +26,7 @@ LAYERS: list[set[str]] = [
         "sealing",
         "setting_rules",
         "settings",
+        "thread_starts",
         "tracing",
         "version",
     },
@@ -203,6 +204,23 @@ def test_nothing_waits_with_wait_for() -> None:
         if isinstance(node, ast.Attribute) and ast.unparse(node) == "asyncio.wait_for"
     ]
     assert waiting == []
+
+
+def test_nothing_reads_the_stacks_of_other_threads() -> None:
+    """It takes a lock of the interpreter and allocates: Python 3.11 may stop the whole process (python/cpython 106883)."""
+    readers = {"_current_" + "frames", "_current_" + "exceptions"}
+    found = [
+        f"{path}:{getattr(node, 'lineno', 0)}"
+        for path, tree in parsed("src", "tests", "tools", "bench").items()
+        for node in ast.walk(tree)
+        for name in (getattr(node, "attr", None), getattr(node, "id", None), getattr(node, "name", None), _text_of(node))
+        if name in readers
+    ]
+    assert found == []
+
+
+def _text_of(node: ast.AST) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
 def test_no_module_is_too_long() -> None:

@@ -19,6 +19,7 @@ from holdfast.cli.reaper import reap_until_stopped
 from holdfast.cli.worker_process import Wish, WorkerProcess
 from holdfast.database_url import parse_database_url
 from holdfast.processes.supervisor import Child, Supervisor, run_to_end
+from holdfast.processes.watchdog import watched
 from holdfast.settings import load_settings
 from holdfast.version import VERSION
 
@@ -65,10 +66,11 @@ async def _run_machines(hf: Holdfast) -> None:
     loop.add_signal_handler(signal.SIGTERM, told.set)
     loop.add_signal_handler(signal.SIGINT, lambda: None)
     try:
-        async with hf.machines.running():
-            await told.wait()
-        if hf.settings.machine_provider == "local":
-            await _take_along(hf, told)
+        async with watched(hf.settings.watchdog):
+            async with hf.machines.running():
+                await told.wait()
+            if hf.settings.machine_provider == "local":
+                await _take_along(hf, told)
     finally:
         await hf.aclose()
 

@@ -15,6 +15,7 @@ from holdfast.cli.process_log import log_to_stderr
 from holdfast.database_url import parse_database_url
 from holdfast.processes.reaper import Reaper, ended
 from holdfast.processes.scheduler import Scheduler
+from holdfast.processes.watchdog import watched
 
 
 @click.command(cls=Command)
@@ -29,10 +30,11 @@ def reaper(call: Call, once: bool, interval: float | None) -> None:
 
 
 async def _once(call: Call, hf: Holdfast) -> None:
-    try:
-        report, pruned = await Reaper(hf.store, hf.settings, start_machines=hf.machines.recover).one_pass()
-    finally:
-        await hf.aclose()
+    async with watched(hf.settings.watchdog):
+        try:
+            report, pruned = await Reaper(hf.store, hf.settings, start_machines=hf.machines.recover).one_pass()
+        finally:
+            await hf.aclose()
     counts = {
         "requeued": len(report.requeued),
         "failed": len(report.failed),
@@ -58,15 +60,16 @@ async def reap_until_stopped(hf: Holdfast, interval: float | None = None, *, sup
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
     loop.add_signal_handler(signal.SIGINT, (lambda: None) if supervised else stopping.set)
     seconds = interval or hf.settings.reaper_interval
-    say(f"Reaper: database {parse_database_url(hf.settings.database_url).safe}, every {seconds:g} s")
-    try:
-        async with hf.machines.running():
-            passes = [asyncio.create_task(process.run()), asyncio.create_task(scheduler.run_listening())]
-            signalled = asyncio.create_task(stopping.wait())
-            await asyncio.wait([signalled, *passes], return_when=asyncio.FIRST_COMPLETED)
-            process.stop()
-            scheduler.stop()
-            await ended(*passes)
-            signalled.cancel()
-    finally:
-        await hf.aclose()
+    async with watched(hf.settings.watchdog):
+        say(f"Reaper: database {parse_database_url(hf.settings.database_url).safe}, every {seconds:g} s")
+        try:
+            async with hf.machines.running():
+                passes = [asyncio.create_task(process.run()), asyncio.create_task(scheduler.run_listening())]
+                signalled = asyncio.create_task(stopping.wait())
+                await asyncio.wait([signalled, *passes], return_when=asyncio.FIRST_COMPLETED)
+                process.stop()
+                scheduler.stop()
+                await ended(*passes)
+                signalled.cancel()
+        finally:
+            await hf.aclose()

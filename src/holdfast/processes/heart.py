@@ -15,10 +15,11 @@ from typing import Protocol, TypeVar
 
 from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.finish import DeadlineExceeded, departure_of, release_of
-from holdfast.processes.never_begun import NeverBegun
+from holdfast.processes.watchdog import end_in, watched
 from holdfast.run import Attempt, Interrupt
 from holdfast.settings import Settings
 from holdfast.store.protocol import Beat, Claimed, Held, Store, WorkerRow
+from holdfast.thread_starts import ThreadStarts, start
 
 log = logging.getLogger("holdfast")
 
@@ -40,6 +41,7 @@ class Body(Protocol):
     settings: Settings
     loop: asyncio.AbstractEventLoop
     running: dict[str, Attempt]
+    watchdog: float
 
     def row(self) -> WorkerRow: ...
     def beat_answered(self, asked: list[Beat], held: list[Held]) -> None: ...
@@ -55,10 +57,12 @@ class Heart:
         self._thread = threading.Thread(target=self._main, name="holdfast heart", daemon=True)
         self._loop_answered = time.monotonic()
         self._warned_blocked = False
-        self._never_begun = NeverBegun()
+        self._thread_starts = ThreadStarts()
 
     def start(self) -> None:
-        self._thread.start()
+        if self._body.watchdog:  # before the first run, which may freeze the process while this thread is still beginning
+            end_in(self._body.watchdog)
+        start(self._thread)
 
     def beat_soon(self) -> None:
         """Something may have been cancelled: ask now instead of at the next beat."""
@@ -72,7 +76,12 @@ class Heart:
         await asyncio.to_thread(self._thread.join, 5.0)
 
     def _main(self) -> None:
-        asyncio.run(self._beat_until_stopped())
+        asyncio.run(self._beat_watched())
+
+    async def _beat_watched(self) -> None:
+        """Not the worker's own loop: a task that blocks it is no freeze."""
+        async with watched(self._body.watchdog):
+            await self._beat_until_stopped()
 
     async def _beat_until_stopped(self) -> None:
         loop, wanted = asyncio.get_running_loop(), asyncio.Event()
@@ -197,13 +206,13 @@ class Heart:
         self._body.found_stuck()
 
     async def _leave_if_a_thread_never_begins(self) -> None:
-        """To keep up leases for whoever waits for such a thread would be to keep them for ever."""
-        thread = self._never_begun.look(LOOP_BLOCKED_SECONDS)
-        if thread is not None:
+        """Whatever waits for such a thread waits forever, and its leases must not be kept up that long."""
+        name = self._thread_starts.stuck(LOOP_BLOCKED_SECONDS)
+        if name is not None:
             log.error(
                 "A thread (%s) was started in this worker and never began, most likely for lack of memory; the worker gives "
                 "its jobs back and recycles itself. Raise its limit (ulimit -v, RLIMIT_AS), or lower --concurrency.",
-                thread.name,
+                name,
             )
             await self._release_all_if_blocked()
             self._body.found_stuck()

@@ -23,6 +23,7 @@ from holdfast.processes.claimer import Claimer
 from holdfast.processes.heart import Heart
 from holdfast.processes.helpers import Helpers
 from holdfast.processes.isolated import run_isolated
+from holdfast.processes.lifetime import Lifetime
 from holdfast.processes.on_machine import OnMachine
 from holdfast.processes.reaper import Reaper
 from holdfast.processes.scheduler import Scheduler
@@ -60,6 +61,7 @@ class Worker:
         reap: bool = True,
         on_stuck: Callable[[], None] | None = None,
         max_lifetime: float | None = None,
+        watchdog: float = 0.0,
         scheduler: Scheduler | None = None,
         announce: Announce | None = None,
     ) -> None:
@@ -77,7 +79,8 @@ class Worker:
         self._reap = reap
         self._machine_id = os.environ.get("FLY_MACHINE_ID") or os.environ.get("HOLDFAST_MACHINE_ID")
         self._on_stuck = on_stuck
-        self._max_lifetime = max_lifetime
+        self._lifetime = Lifetime(max_lifetime, settings.grace)
+        self.watchdog = watchdog
         self._on_machine = OnMachine(self.store) if self._machine_id else None
         self._scheduler = scheduler
         self._announcer = Announcer(announce, self._announced) if announce else None
@@ -147,8 +150,7 @@ class Worker:
 
     async def _live(self) -> None:
         self._heart.start()
-        if self._max_lifetime is not None:  # what runs then has the grace period before the time is over
-            self.loop.call_later(max(0.0, self._max_lifetime - self.settings.grace), self.stop, "lifetime")
+        self._lifetime.begin(self._tasks.values(), self.stop)
         await self._register()
         await self._claimer.run()
         await self._wind_down()
@@ -353,6 +355,8 @@ class Worker:
         with contextlib.suppress(StorageError):
             await self.store.worker_save(self.row())
         await self._until(lambda: self._in_a_hurry or self._all_ended(), self.settings.grace)
+        if self._stop_reason == "lifetime" and not self._in_a_hurry:
+            self._lifetime.end()
         self._release_running()
         await self._until(self._all_ended, LET_GO_SECONDS)
         self._fence_off_running()
@@ -385,11 +389,11 @@ class Worker:
         """Runs that refuse to stop: their jobs go back, whatever they still do is not accepted."""
         for attempt in [attempt for attempt in self.running.values() if not attempt.ended]:
             attempt.ended = True
-            self._give_back([attempt.claimed])
+            self._finisher.leave(self._lifetime.departure(attempt))
 
     def _release_running(self) -> None:
         for attempt in list(self.running.values()):
-            attempt.interrupt(Interrupt.RELEASE)
+            self._lifetime.interrupt(attempt)
 
     def _give_back(self, jobs: Sequence[Claimed | Beat]) -> None:
         for job in jobs:

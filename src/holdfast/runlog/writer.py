@@ -14,6 +14,7 @@ from holdfast.job import LogLine
 from holdfast.runlog.desk import REFUSED, Desk, Notice, RunBuffer
 from holdfast.runlog.text import Said
 from holdfast.store.protocol import LogBatch, Store
+from holdfast.thread_starts import start
 
 log = logging.getLogger("holdfast")
 
@@ -55,7 +56,7 @@ class LogWriter:
     # -- from any thread
 
     def start(self) -> None:
-        self._thread.start()
+        start(self._thread)
 
     def wake(self) -> None:
         self._set(self._work)

@@ -14,6 +14,7 @@ from holdfast.app import Holdfast
 from holdfast.errors import ConfigError
 from holdfast.processes.reaper import Reaper, ended
 from holdfast.processes.scheduler import Scheduler
+from holdfast.processes.watchdog import watched
 from holdfast.web.patience import Impatient
 from holdfast.web.server import Server
 
@@ -57,6 +58,11 @@ class _Uvicorn(uvicorn.Server):
 
 async def serve(hf: Holdfast, host: str, port: int, say: Callable[[str], None]) -> None:
     """Until a signal comes. Refuses before it listens where it could not work, or nobody could log in."""
+    async with watched(hf.settings.watchdog):
+        await _serve_and_close(hf, host, port, say)
+
+
+async def _serve_and_close(hf: Holdfast, host: str, port: int, say: Callable[[str], None]) -> None:
     try:
         await hf.store.schema_version()
         app = hf.asgi()
@@ -83,7 +89,8 @@ async def serve_for_development(hf: Holdfast, port: int | None, say: Callable[[s
                 say(where)
                 say(f"Dashboard, logs you in once within ten minutes: {link}")
 
-            await _serve(hf, app, listening, say_both, supervised=True)
+            async with watched(hf.settings.watchdog):
+                await _serve(hf, app, listening, say_both, supervised=True)
     finally:
         await hf.aclose()
 

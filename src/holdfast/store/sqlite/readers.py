@@ -6,12 +6,12 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from holdfast.errors import StorageUnavailable
 from holdfast.store.sqlite.connection import REFUSALS, translated
 from holdfast.store.sqlite.session import NewSession, Session
+from holdfast.thread_starts import Executor
 
 T = TypeVar("T")
 THREADS_MAX = 4
@@ -22,7 +22,7 @@ class Readers:
         self._path = path
         self._connect = connect
         self._new_session = new_session
-        self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="holdfast sqlite reader")
+        self._threads = Executor(THREADS_MAX, thread_name_prefix="holdfast sqlite reader")
         self._mine = threading.local()
         self._opened: list[sqlite3.Connection] = []
         self._closed = False

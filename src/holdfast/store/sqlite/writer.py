@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from holdfast.errors import HoldfastError, StorageUnavailable
 from holdfast.store.sqlite.connection import MEMORY, REFUSALS, translated
 from holdfast.store.sqlite.session import NewSession, Session
+from holdfast.thread_starts import start
 
 T = TypeVar("T")
 Operation = Callable[[Session], T]
@@ -97,7 +98,7 @@ class Writer:
     def _start(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="holdfast sqlite writer", daemon=True)
-            self._thread.start()
+            start(self._thread)
 
     # -- in the thread -------------------------------------------------------------------------------------------------
 
