@@ -102,6 +102,21 @@ async def test_a_token_is_for_its_host_alone(staged: Staged) -> None:
     assert credentials is not None and (credentials.user, credentials.token) == ("oauth2", "glpat-1")
 
 
+async def test_a_worker_without_the_github_app_fails_the_clone_with_its_sentence(
+    hf: Holdfast, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The user is asked to reconnect; the log names the settings that are missing."""
+    extraction = Extraction(hf, Options())
+    await hf.migrate()
+    made = await extraction.integrations.create("acme", "github", installation_id="4711")
+    source = Project(id="", source="https://github.com/acme/shop")
+    await extraction.configure("acme", "shop", source, integration=made.id)
+    with pytest.raises(StepFailed, match="GitHub App installation may need to be reconnected") as refused:
+        await extraction.integrations.credentials_for(await extraction.get("acme", "shop"))
+    assert refused.value.code == "auth_failed"
+    assert "GITHUB_APP_ID and GITHUB_APP_PRIVATE_KEY are not set on this worker" in caplog.text
+
+
 async def test_an_installation_belongs_to_one_organization(staged: Staged) -> None:
     """Nobody connects what another one has connected."""
     integrations = staged.extraction.integrations
