@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import queue
-import random
 import subprocess
 import sys
 import threading
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.what == "collect":
         return collect(given.root, folder, given.tests, given.parallel)
     mutants = [one for one in find(given.root) if one.path.startswith(tuple(given.only) or "")]
-    sample = random.Random(given.seed).sample(mutants, min(given.sample, len(mutants)))
+    sample = sampled(mutants, given.seed, given.sample)
     if given.what == "list":
         for mutant in sample:
             print(diff_of(mutant))
@@ -60,6 +60,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     with postgres() if given.postgres else contextlib.nullcontext():
         return Campaign(given.root, folder, sample, given.parallel, given.budget).run()
+
+
+def sampled(mutants: Sequence[Mutant], seed: int, size: int) -> list[Mutant]:
+    """A change to one file leaves the sample of all others as it was, and with it their results."""
+
+    def place(mutant: Mutant) -> str:
+        told = f"{seed}\0{mutant.path}\0{mutant.block}\0{mutant.old}\0{mutant.new}\0{mutant.kind}"
+        return hashlib.sha256(told.encode()).hexdigest()
+
+    return sorted(mutants, key=place)[:size]
 
 
 def collect(root: Path, folder: Path, tests: Sequence[str], parallel: int) -> int:
@@ -135,8 +145,10 @@ class Campaign:
         print(f"{verdict.name:9} {mutant.path}:{mutant.lines[0]} {mutant.kind}", flush=True)
 
     def _done(self) -> dict[str, dict[str, Any]]:
+        """A survivor is tried again once other tests run it."""
         lines = self._results.read_text(encoding="utf-8").splitlines() if self._results.exists() else []
-        return {row["id"]: row for row in map(json.loads, lines)}
+        rows = {row["id"]: row for row in map(json.loads, lines)}
+        return {id: row for id, row in rows.items() if row["verdict"] == "killed" or row["of"] == len(self._tests.get(id, ()))}
 
     def _reason(self, mutant: Mutant) -> str | None:
         return self._equivalents.get((mutant.path, " ".join(mutant.old.split()), " ".join(mutant.new.split())))

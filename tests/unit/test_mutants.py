@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import ROOT
-from tools.mutants import load_equivalents
+from tools.mutants import load_equivalents, sampled
 from tools.mutants_find import Mutant, python_mutants, sql_mutants
 
 CODE = """\
@@ -159,6 +159,15 @@ INSERT INTO t (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET n = excluded.n RETU
         (f"id = ({inner}) AND", ""),
     ]
     assert {one.block for one in found} == {"one", "two"}
+
+
+def test_a_sample_keeps_what_it_has_when_other_code_changes() -> None:
+    """Results of unchanged files stay worth something; another seed takes others."""
+    source = b"".join(b"if a%d < b:\n    c()\n" % n for n in range(40))
+    before = python_mutants("a.py", source)
+    after = [*before, *python_mutants("b.py", b"if x == y:\n    z()\n")]
+    same = set(sampled(before, 1, 20)) & set(sampled(after, 1, 20))
+    assert len(same) >= 19 and sampled(before, 1, 20) != sampled(before, 2, 20)
 
 
 def test_every_mutant_of_our_own_python_compiles() -> None:

@@ -93,6 +93,15 @@ async def test_a_delivery_is_there_for_its_own_webhook_alone(scene: Scene, recei
     assert (await scene.hf.get(job)).state == "completed" and len(receiver.asked) == 1
 
 
+async def test_a_recovery_is_told_once(scene: Scene, receiver: StandIn) -> None:
+    """By the first of several deliveries that succeed at once after a failure."""
+    id = (await scene.hf.webhooks.set("acme", receiver.url)).webhook.id
+    shared = scene.hf.store.shared
+    assert await shared("webhook_recovered", id) == []
+    await shared("webhook_failed", id, 60.0, "refused")
+    assert [len(await shared("webhook_recovered", id)) for _ in range(2)] == [1, 0]
+
+
 async def test_a_webhook_is_made_once_under_an_idempotency_key_and_its_secret_not_kept(scene: Scene) -> None:
     """The answer that is given again has null in its place."""
     body, once = {"url": "https://example.com/"}, {"Idempotency-Key": "k1"}
