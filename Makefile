@@ -5,7 +5,7 @@ PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser servers demo demo-full test test-fast test-all screenshots conformance cases bench bench-peers chaos chaos-peers soak simulate fuzz fuzz-api fuzz-coverage scan reference docs lint types fmt ci clean
+.PHONY: help setup browser servers demo demo-full test test-fast test-all screenshots conformance cases bench bench-peers chaos chaos-peers soak simulate fuzz fuzz-api fuzz-coverage mutants mutants-coverage scan reference docs lint types fmt ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -88,6 +88,16 @@ fuzz-api: setup ## send a lot of generated requests to every route of the API, a
 fuzz-coverage: setup ## inputs led by coverage through every reader of tests/fuzz for MINUTES=10 (installs atheris): READER=redact
 	@$(PY) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[fuzz]'
 	@$(PY) -m tools.fuzz_coverage $(if $(MINUTES),--minutes $(MINUTES)) $(if $(READER),--reader $(READER))
+
+MUTANTS := nice -n 10 $(PY) -m tools.mutants
+MUTANTS_TESTS := $(filter-out tests/browser/ tests/fixtures/ tests/support/ tests/apps/,$(wildcard tests/*/))
+mutants: setup ## break a sample of guards in a copy, one at a time: SEED=7 SAMPLE=300 PARALLEL=2 ONLY=src/holdfast/limits; can be stopped
+	@test -e build/mutants/lines || $(MAKE) --no-print-directory mutants-coverage
+	@$(MUTANTS) run --postgres $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE),--sample $(SAMPLE)) \
+	  $(if $(PARALLEL),--parallel $(PARALLEL)) $(foreach only,$(ONLY),--only $(only))
+
+mutants-coverage: setup ## note which test runs which lines, for `make mutants`; slow (TESTS=tests/web notes these alone anew)
+	@$(MUTANTS) collect $(if $(PARALLEL),--parallel $(PARALLEL)) $(or $(TESTS),$(MUTANTS_TESTS))
 
 reference: setup ## write the pages of docs/reference that come out of the code
 	@$(PY) -m tools.reference
