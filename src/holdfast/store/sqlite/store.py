@@ -234,8 +234,8 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
 
     # -- rescue and forget ---------------------------------------------------------------------------------------------
 
-    async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int) -> list[Reaped]:
-        return await self._write(lambda session: reap.reap(session, backoff, deadline_grace, limit))
+    async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int, dead: Sequence[str] = ()) -> list[Reaped]:
+        return await self._write(lambda session: reap.reap(session, backoff, deadline_grace, limit, dead))
 
     async def order_heal(self) -> int:
         return await self._write(_heal_orders)
@@ -271,8 +271,9 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
     async def worker_save(self, worker: WorkerRow) -> None:
         await self._write(lambda session: session.run("worker_save", **rows.of_worker(worker)))
 
-    async def worker_seen(self, worker: WorkerRow) -> None:
+    async def worker_seen(self, worker: WorkerRow) -> float | None:
         await self._write(lambda session: session.run("worker_seen", **rows.of_worker(worker)))
+        return None
 
     async def worker_remove(self, worker_id: str) -> None:
         await self._write(lambda session: session.run("worker_remove", id=worker_id))
@@ -285,7 +286,7 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
     async def wake(self) -> None:
         await self._write(lambda session: session.wakes.add(""))
 
-    async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
+    async def listen(self, wake: Wake, *, logs: bool = False, worker: str | None = None) -> Callable[[], Awaitable[None]]:
         self._wakes.append(wake)
         if logs:
             self._log_wakes.append(wake)
