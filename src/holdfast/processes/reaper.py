@@ -73,7 +73,7 @@ class Reaper:
             await reap_dead(self._store, self._settings)
         except StorageError as error:
             log.warning("The look for dead workers failed, the next pass looks again: %s", error)
-        await self._pause(self._interval * random.random())
+        await self._until_wanted(self._interval * random.random())
         await self.run()
 
     async def run(self) -> None:
@@ -89,16 +89,19 @@ class Reaper:
                 log.warning("The reaper's pass failed, the next one comes in %g s: %s", self._interval, error)
             except Exception:
                 log.exception("The reaper's pass failed, the next one comes in %g s", self._interval)
-            await self._pause(self._interval)
+            await self._until_wanted(self._interval)
 
     async def _let_the_living_report(self) -> None:
         """While the database was away nobody could extend a lease. As soon as it answers, those who live have the time between
         two heartbeats to do so before their jobs are taken from them."""
         await self._store.worker_list()
-        await _wait(self._settings.heartbeat, self._stopping)
+        await self._pause(self._settings.heartbeat)
         self._database_was_away = False
 
     async def _pause(self, seconds: float) -> None:
+        await _wait(seconds, self._stopping)
+
+    async def _until_wanted(self, seconds: float) -> None:
         await _wait(seconds, self._wanted)
         self._wanted.clear()
 

@@ -652,8 +652,8 @@ class Store(Protocol):
 
     async def worker_seen(self, worker: WorkerRow) -> float | None:
         """It lives: the same, but for `draining` of a worker that is known. A heartbeat comes from a thread of its own and may
-        be late; it must not take back that the worker is going. Answers in how many seconds `job_reap` will find another worker
-        dead by its session; None: no other one is late."""
+        be late; it must not take back that the worker is going. Answers in how many seconds a recovery pass will find another
+        worker dead; None: there is no sign of that."""
 
     async def worker_remove(self, worker_id: str) -> None: ...
 

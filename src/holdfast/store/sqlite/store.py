@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from holdfast.clock import DatabaseClock
 from holdfast.errors import ConfigError, NotMigrated
 from holdfast.job import Job, Run, State
+from holdfast.process_identity import is_dead
 from holdfast.store import shared
 from holdfast.store.protocol import (
     HOPS,
@@ -272,8 +273,7 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
         await self._write(lambda session: session.run("worker_save", **rows.of_worker(worker)))
 
     async def worker_seen(self, worker: WorkerRow) -> float | None:
-        await self._write(lambda session: session.run("worker_seen", **rows.of_worker(worker)))
-        return None
+        return await self._write(lambda session: _seen(session, worker))
 
     async def worker_remove(self, worker_id: str) -> None:
         await self._write(lambda session: session.run("worker_remove", id=worker_id))
@@ -314,6 +314,11 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
             for listener in tuple(self._log_wakes if wake.startswith("log:") else self._wakes):
                 with suppress(Exception):  # a listener whose loop has ended must not stop the writer
                     listener(wake)
+
+
+def _seen(session: Session, worker: WorkerRow) -> float | None:
+    session.run("worker_seen", **rows.of_worker(worker))
+    return 0.0 if any(is_dead(row["process"]) for row in session.all("worker_others", id=worker.id)) else None
 
 
 def _heal_orders(session: Session) -> int:

@@ -19,6 +19,9 @@ VALUES (
 )
 ON CONFLICT (id) DO UPDATE SET running = excluded.running, last_seen_at = excluded.last_seen_at;
 
+-- name: worker_others
+SELECT process FROM holdfast_workers WHERE id <> :id;
+
 -- name: worker_remove
 DELETE FROM holdfast_workers WHERE id = :id;
 
