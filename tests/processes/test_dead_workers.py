@@ -27,6 +27,12 @@ supervisor.Supervisor([die], print, lambda: Path(sys.argv[1]).touch()).run()
 """
 
 
+@pytest.fixture(autouse=True)
+def rare_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No session is missed while a test lasts, unless it asks for more."""
+    monkeypatch.setenv("HOLDFAST_HEARTBEAT_SEC", "100")
+
+
 @pytest.fixture
 def rare_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is found by the reaper's next pass: it does not come."""
