@@ -123,8 +123,10 @@ async def test_a_frozen_worker_keeps_its_lease_while_its_session_is_open(scene: 
 
 @pytest.mark.case("recovery-10")
 async def test_a_worker_without_its_session_that_reports_keeps_its_jobs(scene: Scene) -> None:
-    """Its listener cannot come back, and its heartbeats do arrive."""
-    await scene.die()
+    """Its listener was terminated and cannot come back, and its heartbeats do arrive."""
+    scene.victim._connections.listen_url = "postgresql://127.0.0.1:1/nowhere"
+    scene.end_listeners()
+    await until(lambda: scene.sessions() == 0)
     for _ in range(6):
         await scene.victim.worker_seen(a_row("victim"))
         await scene.observed_for(HEARTBEAT)
