@@ -337,7 +337,7 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
         await self._fetch_soon("worker_remove", worker_id)
 
     async def worker_list(self) -> list[WorkerRow]:
-        return [rows.worker_of(row) for row in await self._fetch("worker_list")]
+        return [rows.worker_of(row) for row in await self._fetch_soon("worker_list")]
 
     # -- wake-ups ------------------------------------------------------------------------------------------------------
 
