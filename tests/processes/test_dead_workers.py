@@ -33,9 +33,8 @@ def rare_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_HEARTBEAT_SEC", "100")
 
 
-@pytest.fixture
-def rare_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is found by the reaper's next pass: it does not come."""
+def without_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is found by the reaper's next pass: it does not come. For processes that start from now on."""
     monkeypatch.setenv("HOLDFAST_REAPER_INTERVAL_SEC", "100000")
 
 
@@ -52,9 +51,11 @@ async def runs_again(scene: Scene, job: Job[Any], first: Mark) -> Mark:
 
 
 @pytest.mark.case("recovery-9", "L4")
-@pytest.mark.usefixtures("rare_passes")
-async def test_the_job_of_a_killed_child_of_a_supervisor_runs_again_at_once(scene: Scene) -> None:
+async def test_the_job_of_a_killed_child_of_a_supervisor_runs_again_at_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whether its sibling takes it or the process that replaces it."""
+    without_passes(monkeypatch)
     job = await scene.tasks.hold.enqueue(scene.folder)
     scene.worker("--processes", "2")
     first = await scene.started(job)
@@ -71,9 +72,9 @@ async def test_a_supervisor_rescues_before_it_starts_the_child_again(processes: 
 
 
 @pytest.mark.case("recovery-9")
-@pytest.mark.usefixtures("rare_passes")
-async def test_a_worker_that_starts_looks_for_the_one_that_it_replaces(scene: Scene) -> None:
+async def test_a_worker_that_starts_looks_for_the_one_that_it_replaces(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """A single worker that an init system starts again need not wait for a pass."""
+    without_passes(monkeypatch)
     job = await scene.tasks.hold.enqueue(scene.folder)
     dying = scene.worker()
     first = await scene.started(job)
@@ -94,6 +95,20 @@ async def test_a_pass_of_a_neighbour_sees_that_the_process_is_gone(scene: Scene)
     assert (await runs_again(scene, job, first)).pid == neighbour.pid
 
 
+@pytest.mark.case("recovery-9")
+async def test_a_heartbeat_of_a_neighbour_finds_a_dead_worker(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its process on SQLite, by its session on PostgreSQL; it wakes the reaper, whose next pass would be late."""
+    without_passes(monkeypatch)
+    monkeypatch.setenv("HOLDFAST_HEARTBEAT_SEC", "1")
+    job = await scene.tasks.hold.enqueue(scene.folder)
+    dying = scene.worker()
+    first = await scene.started(job)
+    neighbour = scene.worker()
+    await neighbour.registered(scene.hf.store)
+    dying.kill()
+    assert (await runs_again(scene, job, first)).pid == neighbour.pid
+
+
 async def as_on_another_host(scene: Scene, worker: Process) -> None:
     """Its process says nothing to others: only its session is left as a sign."""
     row = await worker.registered(scene.hf.store)
@@ -102,11 +117,11 @@ async def as_on_another_host(scene: Scene, worker: Process) -> None:
 
 
 @pytest.mark.case("recovery-9")
-@pytest.mark.usefixtures("rare_passes")
 async def test_a_worker_on_another_host_notices_that_a_session_has_ended(
     postgres_scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its next heartbeats find the silence, and wake its reaper without waiting for a pass."""
+    without_passes(monkeypatch)
     monkeypatch.setenv("HOLDFAST_HEARTBEAT_SEC", "1")
     scene = postgres_scene
     job = await scene.tasks.hold.enqueue(scene.folder)
