@@ -36,9 +36,9 @@ PARAMETERS = {
 }
 VARIABLES = {
     "$1": "v_queue|p_queue|p_after|v_first",
-    "$2": "p_tasks|p_lanes|v_lanes|p_results",
-    "$3": "v_queue.max_running|p_most|v_room|v_share|v_begin.urgency|v_begin.seq",
-    "$4": "v_now|v_begin.run_at",
+    "$2": "p_tasks|p_lanes|v_lanes|p_results|v_dead",
+    "$3": "v_queue.max_running|p_most|v_room|v_share|v_begin.urgency|v_begin.seq|p_limit|p_grace",
+    "$4": "v_now|v_begin.run_at|v_up",
     "$5": "v_limits|v_open.rooms|v_open.weights",
     "$6": "p_ids|p_run_ids",
     "$7": "v_floored",
@@ -109,7 +109,7 @@ def plan_of(connection: psycopg.Connection, sql: str, mode: str = "force_generic
         "lease_extend_v1",
         "job_complete_v1",
         "job_leave_v1",
-        "job_reap_v1",
+        "job_reap_v2",
         "log_append_v1",
         "log_read_v1",
         "log_read_new_v1",
@@ -120,6 +120,14 @@ def test_the_hot_functions_pin_their_plans(postgres: psycopg.Connection, functio
     rows = postgres.execute("SELECT unnest(proconfig) FROM pg_proc WHERE proname = %s", [function])
     pinned = {"plan_cache_mode=force_generic_plan", "enable_seqscan=off", "enable_bitmapscan=off", "jit=off"}
     assert {row[0] for row in rows} == pinned
+
+
+@pytest.mark.parametrize("mode", PLAN_MODES)
+@pytest.mark.parametrize(("begin", "end"), [("SELECT j.*,", "SKIP LOCKED"), ("SELECT w.id FROM holdfast.workers w", "= w.id)")])
+def test_a_rescue_looks_only_at_running_jobs(postgres: psycopg.Connection, mode: str, begin: str, end: str) -> None:
+    """For expired leases, and for the jobs of dead workers: in their index, never in the table."""
+    plan = plan_of(postgres, part_of("job_reap_v2", begin, end), mode)
+    assert "using jobs_running on jobs j" in plan and "Seq Scan on jobs" not in plan, plan
 
 
 @pytest.mark.parametrize("mode", PLAN_MODES)

@@ -102,6 +102,8 @@ MUTATIONS = [
     Mutation(
         "the patience of the reaper", _text("job_reapable", "lease_expires_at < :now OR", "true OR"), "its lease was valid"
     ),
+    Mutation("the wait after a second death", _text("job_reapable", "EXISTS (", "0 * EXISTS ("), "time had not come"),
+    Mutation("the proof of a death", _text("job_reapable", "OR locked_by IN", "OR locked_by NOT IN"), "its lease was valid"),
     Mutation(
         "the guard of a tick",
         _text("schedule_advance", "AND revision = $3", "AND $3 IS NOT NULL", shared.SQLITE),

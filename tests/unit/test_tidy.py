@@ -21,6 +21,7 @@ LAYERS: list[set[str]] = [
         "errors",
         "ids",
         "portal",
+        "process_identity",
         "redact",
         "roles",
         "sealing",

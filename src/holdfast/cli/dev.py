@@ -15,7 +15,7 @@ from holdfast.cli.call import Call, Command
 from holdfast.cli.init import SEEDED
 from holdfast.cli.output import say
 from holdfast.cli.process_log import log_to_stderr
-from holdfast.cli.reaper import reap_until_stopped
+from holdfast.cli.reaper import reap_until_stopped, rescue
 from holdfast.cli.worker_process import Wish, WorkerProcess
 from holdfast.database_url import parse_database_url
 from holdfast.processes.supervisor import Child, Supervisor, run_to_end
@@ -44,7 +44,7 @@ def dev(call: Call, port: int | None) -> int:
         Child("reaper", lambda: _reap(call)),
         Child("server", lambda: _serve(call, port)),
     ]
-    code = Supervisor(children, say).run()
+    code = Supervisor(children, say, lambda: rescue(call)).run()
     say("Stopped.")
     return code
 

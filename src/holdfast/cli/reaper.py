@@ -13,9 +13,13 @@ from holdfast.cli.call import Call, Command
 from holdfast.cli.output import print_json, say
 from holdfast.cli.process_log import log_to_stderr
 from holdfast.database_url import parse_database_url
+from holdfast.errors import StorageError
 from holdfast.processes.reaper import Reaper, ended
 from holdfast.processes.scheduler import Scheduler
 from holdfast.processes.watchdog import watched
+from holdfast.reap import reap_dead
+
+RESCUE_SECONDS = 30.0
 
 
 @click.command(cls=Command)
@@ -50,6 +54,23 @@ async def _once(call: Call, hf: Holdfast) -> None:
         print_json(counts)
     else:
         click.echo(", ".join(f"{name} {count}" for name, count in counts.items()))
+
+
+def rescue(call: Call) -> None:
+    """For a supervisor whose child has died: the jobs of that child go back to the queue at once."""
+    hf = app_for_database(call)
+    log_to_stderr(hf.settings.log_format)
+    asyncio.run(_rescue(hf))
+
+
+async def _rescue(hf: Holdfast) -> None:
+    try:
+        async with asyncio.timeout(RESCUE_SECONDS):
+            await reap_dead(hf.store, hf.settings)
+    except (StorageError, TimeoutError) as error:
+        say(f"The jobs of the process that died were not rescued, the next recovery pass does it: {error}")
+    finally:
+        await hf.aclose()
 
 
 async def reap_until_stopped(hf: Holdfast, interval: float | None = None, *, supervised: bool = False) -> None:

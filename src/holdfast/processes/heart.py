@@ -45,6 +45,7 @@ class Body(Protocol):
 
     def row(self) -> WorkerRow: ...
     def beat_answered(self, asked: list[Beat], held: list[Held]) -> None: ...
+    def neighbour_is_late(self, seconds: float) -> None: ...
     def found_stuck(self) -> None: ...
     def take_back_waiting(self) -> list[Claimed]: ...
 
@@ -127,7 +128,9 @@ class Heart:
             if beats:
                 held = await self._answered(lambda: body.store.lease_extend_if_held(beats))
                 body.loop.call_soon_threadsafe(body.beat_answered, beats, held)
-            await self._answered(lambda: body.store.worker_seen(body.row()))
+            seconds = await self._answered(lambda: body.store.worker_seen(body.row()))
+            if seconds is not None:
+                body.loop.call_soon_threadsafe(body.neighbour_is_late, seconds)
             for run_id, attempt in running:
                 if attempt.completed_in_tx:
                     await self._beat_alone(Beat(attempt.claimed.id, run_id, attempt.claimed.lease_seconds))

@@ -41,9 +41,12 @@ class Started(NamedTuple):
 
 
 class Supervisor:
-    def __init__(self, children: Sequence[Child], say: Callable[[str], None]) -> None:
+    """`rescue` runs in a process of its own when a child has died: its jobs do not wait for the child that replaces it."""
+
+    def __init__(self, children: Sequence[Child], say: Callable[[str], None], rescue: Callable[[], None] | None = None) -> None:
         self._children = children
         self._say = say
+        self._rescue = Child("rescue", rescue) if rescue is not None else None
         self._running: dict[int, Started] = {}
         self._due: list[tuple[float, Child, int]] = []
         self._signals = self._passed_on = 0
@@ -134,11 +137,15 @@ class Supervisor:
 
     def _ended(self, pid: int, started: Started, code: int) -> None:
         child, at, failures = started
+        if child is self._rescue:
+            return  # what it left undone is done by the next pass of a reaper
         if code == 0 or self._signals or self._stopping or code in ENDS_ALL:
             self._exit_code = self._exit_code or max(0, code)
             if code in ENDS_ALL:
                 self._stop_all()
             return
+        if self._rescue is not None:
+            self._start(self._rescue, 0)
         if code == START_ME_AGAIN:
             self._say(f"{child.name} (pid {pid}) hangs and is replaced")
             self._due.append((time.monotonic(), child, 0))

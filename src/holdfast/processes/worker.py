@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import random
 import socket
 import threading
 import time
@@ -18,6 +17,7 @@ from holdfast.context import Platform
 from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.finish import Finisher, release_of
 from holdfast.ids import new_worker_id
+from holdfast.process_identity import own_identity
 from holdfast.processes.announcer import Announce, Announcer
 from holdfast.processes.claimer import Claimer
 from holdfast.processes.heart import Heart
@@ -69,6 +69,7 @@ class Worker:
         self.store: Store = platform.store
         self.settings = settings
         self.id = new_worker_id(socket.gethostname(), os.getpid())
+        self._process = own_identity()
         self.running: dict[str, Attempt] = {}
         self.loop: asyncio.AbstractEventLoop
         self.run_logs: RunLogs
@@ -76,7 +77,7 @@ class Worker:
         order = QueueOrder(queues)
         self._queues = order.names
         self._concurrency = concurrency
-        self._reap = reap
+        self._reaper = Reaper(self.store, settings) if reap else None
         self._machine_id = os.environ.get("FLY_MACHINE_ID") or os.environ.get("HOLDFAST_MACHINE_ID")
         self._on_stuck = on_stuck
         self._lifetime = Lifetime(max_lifetime, settings.grace)
@@ -113,7 +114,7 @@ class Worker:
         if any(task.spec.capture for task in self._tasks.values()):
             watch_logging()
         helpers = self._started_helpers()
-        unlisten = await self.store.listen(self._watcher.heard)
+        unlisten = await self.store.listen(self._watcher.heard, worker=self.id)
         life = asyncio.create_task(self._live())
         try:
             await asyncio.shield(life)
@@ -142,8 +143,8 @@ class Worker:
         helpers.start("The tally", self._send_tallies_now_and_then())
         if self._announcer is not None:
             helpers.start("The announcer", self._announcer.run())
-        if self._reap:
-            helpers.start("The reaper", self._reap_now_and_then())
+        if self._reaper is not None:
+            helpers.start("The reaper", self._reaper.run_in_a_worker())
         if self._scheduler is not None:
             helpers.start("The scheduler", self._scheduler.run())
         return helpers
@@ -180,6 +181,8 @@ class Worker:
             concurrency=self._concurrency,
             running=len(self.running),
             draining=self._draining,
+            process=self._process,
+            heartbeat=self.settings.heartbeat,
         )
 
     async def _register(self) -> None:
@@ -341,10 +344,9 @@ class Worker:
             elif lease.cancel_requested:
                 attempt.request_cancel(lease.cancel_requested_by)
 
-    async def _reap_now_and_then(self) -> None:
-        """Workers alone recover their dead neighbours. The first pass comes at a random moment, so that they take turns."""
-        await asyncio.sleep(self.settings.reaper_interval * random.random())
-        await Reaper(self.store, self.settings).run()
+    def neighbour_is_late(self, seconds: float) -> None:
+        if self._reaper is not None:  # a little later than it says, so that the pass finds what it is to find
+            self.loop.call_later(max(0.0, seconds) + 0.1, self._reaper.look_soon)
 
     # -- winding down --------------------------------------------------------------------------------------------------
 

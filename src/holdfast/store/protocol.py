@@ -274,7 +274,7 @@ class Reaped(msgspec.Struct):
     state: State
     """What it became: queued, failed or cancelled."""
     reason: str
-    """`lease_expired` or `deadline_exceeded`."""
+    """`worker_died`, `lease_expired` or `deadline_exceeded`."""
     locked_by: str | None
     stage: str | None
 
@@ -307,6 +307,10 @@ class WorkerRow(msgspec.Struct, kw_only=True):
     concurrency: int
     running: int = 0
     draining: bool = False
+    process: str | None = None
+    """See process_identity.py."""
+    heartbeat: float | None = None
+    """Seconds between two reports; PostgreSQL alone keeps it."""
     started_at: datetime | None = None
     last_seen_at: datetime | None = None
 
@@ -528,8 +532,10 @@ class Store(Protocol):
         """The same of `job_retry_if_ended`, for failed and cancelled ones."""
 
     # -- rescue and forget
-    async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int) -> list[Reaped]:
-        """Runs whose lease has expired, or whose deadline passed more than `deadline_grace` ago. Each is handled once."""
+    async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int, dead: Sequence[str] = ()) -> list[Reaped]:
+        """Runs whose lease has expired, whose deadline passed more than `deadline_grace` ago, or whose worker is dead: one of
+        `dead`, or (PostgreSQL) one whose session has ended and that has missed two heartbeats. Each is handled once. A worker
+        that is dead and holds no job any more is forgotten."""
 
     async def order_heal(self) -> int:
         """Let go what waits behind an ordered job that is no longer there; how many. Only needed after odd accidents."""
@@ -644,9 +650,10 @@ class Store(Protocol):
     async def worker_save(self, worker: WorkerRow) -> None:
         """Insert, or change what it says of itself (`running`, `draining`, `last_seen_at`)."""
 
-    async def worker_seen(self, worker: WorkerRow) -> None:
+    async def worker_seen(self, worker: WorkerRow) -> float | None:
         """It lives: the same, but for `draining` of a worker that is known. A heartbeat comes from a thread of its own and may
-        be late; it must not take back that the worker is going."""
+        be late; it must not take back that the worker is going. Answers in how many seconds a recovery pass will find another
+        worker dead; None: there is no sign of that."""
 
     async def worker_remove(self, worker_id: str) -> None: ...
 
@@ -656,10 +663,10 @@ class Store(Protocol):
     async def wake(self) -> None:
         """Call every `wake` of `listen`, in all processes that can hear it: anything may have changed."""
 
-    async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
+    async def listen(self, wake: Wake, *, logs: bool = False, worker: str | None = None) -> Callable[[], Awaitable[None]]:
         """Call `wake` on what happens, until the returned function is awaited. Never raises for a lost connection:
         it reconnects and calls `wake("")`. `listening` tells whether hints come at all right now. With `logs`, also
-        `log:<run id>` when lines of that run were written."""
+        `log:<run id>` when lines of that run were written. The end of the connection of a `worker` is a sign that it died."""
 
     @property
     def pooled(self) -> bool:

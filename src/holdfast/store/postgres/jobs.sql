@@ -102,7 +102,7 @@ SELECT CASE WHEN $4::text IS NULL OR EXISTS (SELECT 1 FROM holdfast.jobs WHERE i
             THEN holdfast.job_retry_v1($1, $2, $3) ELSE 'not_found' END
 
 -- name: job_reap
-SELECT id::text, queue, task, tenant, attempt, state, reason, locked_by, stage FROM holdfast.reap($1, $2, $3, $4, $5)
+SELECT id::text, queue, task, tenant, attempt, state, reason, locked_by, stage FROM holdfast.job_reap_v2($1, $2, $3, $4, $5, $6)
 
 -- name: order_heal
 SELECT holdfast.order_heal_v1()

@@ -267,8 +267,9 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
 
     # -- rescue and forget ---------------------------------------------------------------------------------------------
 
-    async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int) -> list[Reaped]:
-        found = await self._fetch_soon("job_reap", limit, backoff.base, backoff.most, deadline_grace, self._clock.now())
+    async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int, dead: Sequence[str] = ()) -> list[Reaped]:
+        bounds = limit, backoff.base, backoff.most, deadline_grace
+        found = await self._fetch_soon("job_reap", *bounds, dead, self._clock.now())
         return [Reaped(**{**row, "state": State(row["state"])}) for row in found]
 
     async def order_heal(self) -> int:
@@ -322,24 +323,29 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
     # -- workers -------------------------------------------------------------------------------------------------------
 
     async def worker_save(self, worker: WorkerRow) -> None:
-        await self._fetch_soon("worker_save", *rows.of_worker(worker), self._clock.now())
+        await self._fetch_soon("worker_save", *rows.of_worker(worker), self._has_session(worker.id), self._clock.now())
 
-    async def worker_seen(self, worker: WorkerRow) -> None:
-        await self._fetch_soon("worker_seen", *rows.of_worker(worker), self._clock.now())
+    async def worker_seen(self, worker: WorkerRow) -> float | None:
+        values = *rows.of_worker(worker), self._has_session(worker.id), self._clock.now()
+        ((seconds,),) = await self._fetch_soon("worker_seen", *values)
+        return None if seconds is None else float(seconds)
+
+    def _has_session(self, worker_id: str) -> bool:
+        return any(listener.worker == worker_id and listener.has_session for listener in self._listeners)
 
     async def worker_remove(self, worker_id: str) -> None:
         await self._fetch_soon("worker_remove", worker_id)
 
     async def worker_list(self) -> list[WorkerRow]:
-        return [rows.worker_of(row) for row in await self._fetch("worker_list")]
+        return [rows.worker_of(row) for row in await self._fetch_soon("worker_list")]
 
     # -- wake-ups ------------------------------------------------------------------------------------------------------
 
     async def wake(self) -> None:
         await self._fetch("wake")
 
-    async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
-        listener = Listener(self._connections, wake, logs)
+    async def listen(self, wake: Wake, *, logs: bool = False, worker: str | None = None) -> Callable[[], Awaitable[None]]:
+        listener = Listener(self._connections, wake, logs, worker)
         self._listeners.append(listener)
         await listener.first_try.wait()
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from holdfast.clock import DatabaseClock
 from holdfast.errors import ConfigError, NotMigrated
 from holdfast.job import Job, Run, State
+from holdfast.process_identity import is_dead
 from holdfast.store import shared
 from holdfast.store.protocol import (
     HOPS,
@@ -234,8 +235,8 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
 
     # -- rescue and forget ---------------------------------------------------------------------------------------------
 
-    async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int) -> list[Reaped]:
-        return await self._write(lambda session: reap.reap(session, backoff, deadline_grace, limit))
+    async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int, dead: Sequence[str] = ()) -> list[Reaped]:
+        return await self._write(lambda session: reap.reap(session, backoff, deadline_grace, limit, dead))
 
     async def order_heal(self) -> int:
         return await self._write(_heal_orders)
@@ -271,8 +272,8 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
     async def worker_save(self, worker: WorkerRow) -> None:
         await self._write(lambda session: session.run("worker_save", **rows.of_worker(worker)))
 
-    async def worker_seen(self, worker: WorkerRow) -> None:
-        await self._write(lambda session: session.run("worker_seen", **rows.of_worker(worker)))
+    async def worker_seen(self, worker: WorkerRow) -> float | None:
+        return await self._write(lambda session: _seen(session, worker))
 
     async def worker_remove(self, worker_id: str) -> None:
         await self._write(lambda session: session.run("worker_remove", id=worker_id))
@@ -285,7 +286,7 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
     async def wake(self) -> None:
         await self._write(lambda session: session.wakes.add(""))
 
-    async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
+    async def listen(self, wake: Wake, *, logs: bool = False, worker: str | None = None) -> Callable[[], Awaitable[None]]:
         self._wakes.append(wake)
         if logs:
             self._log_wakes.append(wake)
@@ -313,6 +314,11 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
             for listener in tuple(self._log_wakes if wake.startswith("log:") else self._wakes):
                 with suppress(Exception):  # a listener whose loop has ended must not stop the writer
                     listener(wake)
+
+
+def _seen(session: Session, worker: WorkerRow) -> float | None:
+    session.run("worker_seen", **rows.of_worker(worker))
+    return 0.0 if any(is_dead(row["process"]) for row in session.all("worker_others", id=worker.id)) else None
 
 
 def _heal_orders(session: Session) -> int:
