@@ -216,12 +216,14 @@ class Beat(msgspec.Struct):
 
 
 class Held(msgspec.Struct):
-    """One lease that was extended."""
+    """One lease that is still held."""
 
     id: str
     run_id: str
     cancel_requested: bool
     cancel_requested_by: str | None
+    extended: bool = True
+    """False: the run still has its job, but another session has locked the job's row. Ask again soon."""
 
 
 class Completion(msgspec.Struct):
@@ -492,7 +494,12 @@ class Store(Protocol):
         """Every lease this worker holds, also those of a claim whose answer was lost on the way."""
 
     async def job_complete_if_leased(self, completions: Sequence[Completion]) -> set[str]:
-        """The run ids whose completion was accepted."""
+        """The run ids whose completion was accepted. The others have lost their lease, or another session has locked the job's
+        row: then `run_states` says `running`, and the completion has to be tried again. The same goes for
+        `job_leave_if_leased`, `log_append_if_leased` and `progress_set_if_leased`."""
+
+    async def run_states(self, runs: Sequence[tuple[str, str]]) -> dict[str, State]:
+        """The states of the jobs, by run id, whose newest run is this (job id, run id)."""
 
     def complete_statement(self, completion: Completion) -> CallerStatement:
         """One completion for the caller's connection; it returns one row if accepted, none if the lease is lost."""
@@ -507,7 +514,10 @@ class Store(Protocol):
         their numbers; a number that is there already is left alone (a repeated flush is harmless). Their times are moved to
         the database's clock."""
 
-    async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool: ...
+    async def step_save_if_leased(
+        self, job_id: str, run_id: str, name: str, fingerprint: str, result: str
+    ) -> StepResult | None:
+        """The result that is stored: of several writers the first one wins. None: the lease is lost."""
 
     async def step_get(self, job_id: str, name: str, fingerprint: str) -> StepResult | None: ...
 

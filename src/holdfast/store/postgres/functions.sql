@@ -25,6 +25,69 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
         OR EXISTS (SELECT 1 FROM jsonb_each_text(p_metadata) AS said WHERE position(p_search IN lower(said.value)) > 0)
 $$;
 
+-- Step 1 of a job's life, for any connection: p_jobs is a JSON array. An older active job with the same unique key is answered in
+-- place of the new one, and is not locked: its heartbeats and its end do not wait for the caller's transaction.
+CREATE OR REPLACE FUNCTION holdfast.job_insert_v1(p_jobs jsonb)
+RETURNS TABLE (id text, run_id text, state text, tenant text, unique_key text, queue text, priority integer, told bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    v_placed integer;
+    v_job    record;
+BEGIN
+    RETURN QUERY
+    WITH asked AS (
+        SELECT r.*, coalesce(r.now, statement_timestamp()) AS at
+          FROM jsonb_to_recordset(p_jobs) AS r (
+               id uuid, run_id uuid, queue text, task text, args jsonb, max_attempts integer, lease_seconds double precision,
+               priority integer, tenant text, project text, actor text, delay double precision, run_at timestamptz,
+               unique_key text, order_key text, order_blocks boolean, timeout_seconds double precision,
+               expected_seconds double precision, backoff double precision[], noun text, tags text[], meta jsonb,
+               enqueued_by text, trace_context text, batch text, on_failed jsonb, now timestamptz,
+               announced integer)
+    ), placed AS (
+        INSERT INTO holdfast.jobs (
+               id, run_id, queue, task, args, max_attempts, lease_seconds, priority, tenant, project, actor, run_at, hold,
+               unique_key, order_key, order_blocks, timeout_seconds, expected_seconds, backoff, noun, tags, meta, enqueued_by,
+               trace_context, batch, on_failed, created_at, updated_at,
+               announced)
+        SELECT a.id, a.run_id, a.queue, a.task, a.args, a.max_attempts, a.lease_seconds, coalesce(a.priority, 0), a.tenant,
+               a.project, a.actor, coalesce(a.run_at, a.at + make_interval(secs => coalesce(a.delay, 0))),
+               CASE WHEN coalesce(a.run_at > a.at, a.delay > 0) THEN 'time' END,
+               a.unique_key, a.order_key, coalesce(a.order_blocks, false), a.timeout_seconds, a.expected_seconds, a.backoff,
+               a.noun, a.tags, a.meta, a.enqueued_by, a.trace_context, a.batch, a.on_failed, a.at, a.at,
+               a.announced
+          FROM asked a
+        -- Not DO UPDATE: that would lock the row of the older job until the caller's transaction ends.
+        ON CONFLICT (coalesce(tenant, ''), unique_key) WHERE unique_key IS NOT NULL AND state IN ('queued', 'running') DO NOTHING
+        RETURNING id, run_id, state, tenant, unique_key, queue, priority
+    ), told AS (
+        -- For a handful of jobs the tenants are named, so that workers need not look at all of them.
+        SELECT pg_notify('holdfast', 'job:' || w.queue || w.tenant)
+          FROM (SELECT DISTINCT queue, CASE WHEN (SELECT count(*) FROM placed) <= 8 THEN chr(31) || coalesce(tenant, '') ELSE '' END AS tenant
+                  FROM placed) AS w
+    )
+    SELECT CAST(p.id AS text), CAST(p.run_id AS text), p.state, p.tenant, p.unique_key, p.queue, p.priority, (SELECT count(*) FROM told)
+      FROM placed p;
+    GET DIAGNOSTICS v_placed = ROW_COUNT;
+    IF v_placed = jsonb_array_length(p_jobs) THEN
+        RETURN;
+    END IF;
+    -- Statements of their own: each sees what was committed before it, also by a transaction that the insert waited for.
+    FOR v_job IN
+        SELECT e.job, e.job ->> 'tenant' AS tenant, e.job ->> 'unique_key' AS unique_key FROM jsonb_array_elements(p_jobs) AS e (job)
+         WHERE NOT EXISTS (SELECT 1 FROM holdfast.jobs j WHERE j.id = (e.job ->> 'id')::uuid)
+    LOOP
+        RETURN QUERY
+        SELECT j.id::text, j.run_id::text, j.state, j.tenant, j.unique_key, j.queue, j.priority, 0::bigint FROM holdfast.jobs j
+         WHERE coalesce(j.tenant, '') = coalesce(v_job.tenant, '') AND j.unique_key = v_job.unique_key
+           AND j.state IN ('queued', 'running');
+        IF NOT FOUND THEN  -- it has ended since
+            RETURN QUERY SELECT * FROM holdfast.job_insert_v1(jsonb_build_array(v_job.job));
+        END IF;
+    END LOOP;
+END $$;
+
 -- Let the next job of each of these ordering keys go, now that the one before it has ended.
 -- The locks come in ascending order, so that two finishers never wait for each other in a circle, and before the look
 -- at the row: a claimer that is just about to park that job holds the same lock, and we must see what it wrote.
@@ -407,6 +470,32 @@ LANGUAGE sql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off S
     RETURNING j.id, j.run_id, j.cancel_requested_at IS NOT NULL, j.cancel_requested_by
 $$;
 
+-- Heartbeats that wait for no one. A row that another session has locked is skipped: whoever locked it, perhaps a caller's long
+-- transaction, must not let the leases of the other runs expire. A skipped run still has its job (a reaper skips the row too):
+-- it is answered with extended = false and asked about again.
+CREATE OR REPLACE FUNCTION holdfast.lease_extend_v2(p_ids uuid[], p_run_ids uuid[], p_leases double precision[], p_now timestamptz)
+RETURNS TABLE (id uuid, run_id uuid, cancel_requested boolean, cancel_requested_by text, extended boolean)
+LANGUAGE sql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+    WITH held AS (
+        SELECT j.id, b.lease
+          FROM unnest(p_ids, p_run_ids, p_leases) AS b (id, run_id, lease)
+          JOIN holdfast.jobs j ON j.id = b.id AND j.run_id = b.run_id AND j.state = 'running'
+         ORDER BY j.id FOR NO KEY UPDATE OF j SKIP LOCKED
+    ), extended AS (
+        UPDATE holdfast.jobs j
+           SET lease_expires_at = coalesce(p_now, clock_timestamp()) + make_interval(secs => held.lease),
+               last_heartbeat_at = coalesce(p_now, clock_timestamp())
+          FROM held WHERE j.id = held.id
+        RETURNING j.id, j.run_id, j.cancel_requested_at, j.cancel_requested_by
+    )
+    SELECT e.id, e.run_id, e.cancel_requested_at IS NOT NULL, e.cancel_requested_by, true FROM extended e
+     UNION ALL
+    SELECT j.id, j.run_id, j.cancel_requested_at IS NOT NULL, j.cancel_requested_by, false
+      FROM (SELECT b.id, b.run_id FROM unnest(p_ids, p_run_ids) AS b (id, run_id)
+             WHERE NOT EXISTS (SELECT 1 FROM extended e WHERE e.run_id = b.run_id) OFFSET 0) AS skipped
+      JOIN holdfast.jobs j ON j.id = skipped.id AND j.run_id = skipped.run_id AND j.state = 'running'
+$$;
+
 -- Step 4, the good end. Answers the run ids that still held their lease.
 CREATE OR REPLACE FUNCTION holdfast.job_complete_v1(p_ids uuid[], p_run_ids uuid[], p_results text[], p_now timestamptz)
 RETURNS uuid[]
@@ -423,6 +512,37 @@ BEGIN
                lease_expires_at = NULL, deadline = NULL, error_code = NULL, error_message = NULL
           FROM unnest(p_ids, p_run_ids, p_results) AS f (id, run_id, result)
          WHERE j.id = f.id AND j.run_id = f.run_id AND j.state = 'running'
+        RETURNING j.run_id, j.tenant, j.order_key)
+    SELECT coalesce(array_agg(d.run_id), '{}'),
+           array_agg(d.tenant) FILTER (WHERE d.order_key IS NOT NULL), array_agg(d.order_key) FILTER (WHERE d.order_key IS NOT NULL)
+      INTO v_done, v_tenants, v_keys FROM done d;
+    IF v_keys IS NOT NULL THEN
+        PERFORM holdfast.order_release_v1(v_tenants, v_keys);
+    END IF;
+    RETURN v_done;
+END $$;
+
+-- The same for a worker's batch: rows that another session has locked are skipped, for the others must not wait. A run that is
+-- missing from the answer has lost its lease, or has to be asked about again (`run_states` knows).
+CREATE OR REPLACE FUNCTION holdfast.job_complete_v2(p_ids uuid[], p_run_ids uuid[], p_results text[], p_now timestamptz)
+RETURNS uuid[]
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+    v_now     timestamptz := coalesce(p_now, clock_timestamp());
+    v_done    uuid[];
+    v_tenants text[];
+    v_keys    text[];
+BEGIN
+    WITH held AS (
+        SELECT j.ctid AS row, f.result
+          FROM unnest(p_ids, p_run_ids, p_results) AS f (id, run_id, result)
+          JOIN holdfast.jobs j ON j.id = f.id AND j.run_id = f.run_id AND j.state = 'running'
+         ORDER BY j.id FOR NO KEY UPDATE OF j SKIP LOCKED
+    ), done AS (
+        UPDATE holdfast.jobs j
+           SET state = 'completed', result = held.result::jsonb, finished_at = v_now, updated_at = v_now,
+               lease_expires_at = NULL, deadline = NULL, error_code = NULL, error_message = NULL
+          FROM held WHERE j.ctid = held.row
         RETURNING j.run_id, j.tenant, j.order_key)
     SELECT coalesce(array_agg(d.run_id), '{}'),
            array_agg(d.tenant) FILTER (WHERE d.order_key IS NOT NULL), array_agg(d.order_key) FILTER (WHERE d.order_key IS NOT NULL)
@@ -519,6 +639,24 @@ BEGIN
         state := v_job.target;
         RETURN NEXT;
     END LOOP;
+END $$;
+
+-- The same, but rows that another session has locked are skipped: their runs are missing from the answer, as are those that have
+-- lost their lease (`run_states` tells them apart).
+CREATE OR REPLACE FUNCTION holdfast.job_leave_v2(p_departures jsonb, p_now timestamptz) RETURNS TABLE (run_id uuid, state text)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_free jsonb;
+BEGIN
+    SELECT jsonb_agg(held.departure) INTO v_free FROM (
+        SELECT a.departure
+          FROM (SELECT d AS departure, (d ->> 'id')::uuid AS id, (d ->> 'run_id')::uuid AS run_id FROM jsonb_array_elements(p_departures) AS d) AS a
+          JOIN holdfast.jobs j ON j.id = a.id AND j.run_id = a.run_id AND j.state = 'running'
+         ORDER BY j.id FOR UPDATE OF j SKIP LOCKED) AS held;
+    IF v_free IS NOT NULL THEN
+        RETURN QUERY SELECT l.run_id, l.state FROM holdfast.job_leave_v1(v_free, p_now) AS l;
+    END IF;
 END $$;
 
 -- Step 5: runs whose worker has gone silent, or that should have ended long ago. Any number of reapers at once.
@@ -636,6 +774,55 @@ BEGIN
         END IF;
     END LOOP;
     RETURN v_taken;
+END $$;
+
+-- The same, but rows that another session has locked are skipped, as in job_leave_v2.
+-- FOR KEY SHARE keeps away whoever ends the run for it (a reaper, a departure: they take FOR UPDATE), but neither its heartbeat nor its
+-- completion, after which lines are still taken.
+CREATE OR REPLACE FUNCTION holdfast.log_append_v2(p_ids uuid[], p_run_ids uuid[], p_lines text[], p_now timestamptz) RETURNS uuid[]
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+    v_now   timestamptz := coalesce(p_now, statement_timestamp());
+    v_run   record;
+    v_taken uuid[] := '{}';
+BEGIN
+    FOR v_run IN
+        SELECT j.id, j.run_id, j.tenant, j.project, said.lines
+          FROM unnest(p_ids, p_run_ids, p_lines) AS said (id, run_id, lines)
+          JOIN holdfast.jobs j ON j.id = said.id AND j.run_id = said.run_id AND j.state IN ('running', 'completed')
+         ORDER BY j.id FOR KEY SHARE OF j SKIP LOCKED
+    LOOP
+        v_taken := v_taken || v_run.run_id;
+        INSERT INTO holdfast.logs (run_id, no, job_id, tenant, project, level, message, step, duration_ms, metadata, created_at)
+        SELECT v_run.run_id, (l ->> 0)::integer, v_run.id, v_run.tenant, v_run.project, l ->> 1, l ->> 2, l ->> 3,
+               (l ->> 4)::double precision, nullif(l -> 5, 'null'), v_now - make_interval(secs => greatest(0, (l ->> 6)::double precision))
+          FROM jsonb_array_elements(v_run.lines::jsonb) AS l
+        ON CONFLICT DO NOTHING;
+        IF FOUND THEN
+            PERFORM pg_notify('holdfast_logs', 'log:' || v_run.run_id);
+        END IF;
+    END LOOP;
+    RETURN v_taken;
+END $$;
+
+-- A step's result, once: the first writer wins, and every caller gets what is stored. Null: the lease is gone.
+-- FOR SHARE: a reaper that takes the job away waits for us, or makes us find nothing.
+CREATE OR REPLACE FUNCTION holdfast.step_save_v1(
+    p_id uuid, p_run_id uuid, p_name text, p_fingerprint text, p_result jsonb, p_now timestamptz) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_stored text;
+BEGIN
+    PERFORM 1 FROM holdfast.jobs j WHERE j.id = p_id AND j.run_id = p_run_id AND j.state = 'running' FOR SHARE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO holdfast.steps (job_id, name, fingerprint, result, run_id, created_at)
+    VALUES (p_id, p_name, p_fingerprint, p_result, p_run_id, coalesce(p_now, clock_timestamp()))
+    ON CONFLICT (job_id, name, fingerprint) DO NOTHING;
+    SELECT s.result::text INTO v_stored FROM holdfast.steps s
+     WHERE s.job_id = p_id AND s.name = p_name AND s.fingerprint = p_fingerprint;
+    RETURN v_stored;
 END $$;
 
 -- A page of a log, along its key. Pinned, because the planner knows only how long logs are on average: for the long one that
