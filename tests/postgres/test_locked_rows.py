@@ -93,6 +93,24 @@ async def test_a_job_whose_older_twin_is_just_ending_is_created(store: PostgresS
     assert answer.created
 
 
+async def test_a_job_whose_older_twin_ends_between_two_looks_is_created(store: PostgresStore, other: Any) -> None:
+    """The insert met the older job, the look behind it finds none: it is inserted after all, once."""
+    run = await start(store, unique_key="k")
+    await other.execute("""
+        CREATE FUNCTION wait_between() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN PERFORM pg_advisory_xact_lock(4242); RETURN NULL; END';
+        CREATE TRIGGER wait_between AFTER INSERT ON holdfast.jobs FOR EACH STATEMENT EXECUTE FUNCTION wait_between()""")
+    async with other.transaction():
+        await other.execute("SELECT pg_advisory_xact_lock(4242)")
+        asking = asyncio.ensure_future(store.job_insert_many([new_job(unique_key="k")]))
+        async with _beside(store) as watching:
+            await one_waits(watching)
+        await store.job_complete_if_leased([Completion(run.id, run.run_id, "1")])
+    (answer,) = await asking
+    assert answer.created
+    assert (await store.job_counts())["queued"] == 1
+
+
 # -- what a locked row holds up ----------------------------------------------------------------------------------------------
 
 

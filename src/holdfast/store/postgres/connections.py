@@ -149,7 +149,7 @@ class Connections:
 
     @asynccontextmanager
     async def _in_transaction(self, connection: Connection) -> AsyncIterator[None]:
-        transaction = connection.transaction()
+        transaction = connection.transaction(isolation="read_committed")  # behind a pooler the database's default counts
         with self.errors_translated():
             await transaction.start()
         try:

@@ -33,10 +33,9 @@ VERSION = max(number for number, _, _ in MIGRATIONS)
 
 
 async def migrate(connections: Connections) -> list[str]:
-    async with connections.acquire() as connection:
+    async with connections.transaction() as connection:
         with connections.errors_translated():
-            async with connection.transaction():
-                return await _migrate_core(connection, connections.shown)
+            return await _migrate_core(connection, connections.shown)
 
 
 async def _migrate_core(connection: Connection, shown: str) -> list[str]:
@@ -55,14 +54,13 @@ async def _migrate_core(connection: Connection, shown: str) -> list[str]:
 
 async def guard_rows(connections: Connections, *, only_if_on: bool) -> bool:
     """Row level security; whether it is on. `only_if_on`: close what came since, where somebody has asked for it before."""
-    async with connections.acquire() as connection:
+    async with connections.transaction() as connection:
         with connections.errors_translated():
-            async with connection.transaction():
-                await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-                if only_if_on and not await connection.fetchval("SELECT to_regprocedure('holdfast.my_tenants()') IS NOT NULL"):
-                    return False
-                await connection.execute(_script("rls.sql"))
-                return True
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+            if only_if_on and not await connection.fetchval("SELECT to_regprocedure('holdfast.my_tenants()') IS NOT NULL"):
+                return False
+            await connection.execute(_script("rls.sql"))
+            return True
 
 
 def function_scripts() -> list[str]:
@@ -98,11 +96,10 @@ def _insert_function() -> str:
 
 
 async def migrate_extension(connections: Connections, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
-    async with connections.acquire() as connection:
+    async with connections.transaction() as connection:
         with connections.errors_translated():
-            async with connection.transaction():
-                await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-                return await _apply(connection, name, migrations)
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+            return await _apply(connection, name, migrations)
 
 
 async def check_version(connections: Connections) -> int:
