@@ -223,8 +223,15 @@ class CurrentRun:
     def _completed(self, rows: Any) -> None:
         if not rows:
             raise LeaseLost(f"job {self.job_id} is no longer held by this run; roll your transaction back")
+        if rows[0][0] in SNAPSHOT_LEVELS:
+            raise InvalidOption(
+                f"Job {self.job_id} has an ordering key, and a {rows[0][0].upper()} transaction cannot see which job is next; "
+                "begin the transaction with ISOLATION LEVEL READ COMMITTED."
+            )
         self._link.completed_in_tx = True
 
+
+SNAPSHOT_LEVELS = ("repeatable read", "serializable")
 
 current_run: ContextVar[CurrentRun] = ContextVar("holdfast_current_run")
 

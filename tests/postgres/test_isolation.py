@@ -6,14 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
+import asyncpg
 import psycopg
 import pytest
 
-from holdfast import Holdfast
+from holdfast import Holdfast, current
+from holdfast.errors import InvalidOption
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.protocol import UNCHANGED
+from tests.cases.steps import working
 from tests.conformance.scene import claim, new_job
 from tests.support.pgbouncer import PgBouncer
+from tests.support.waiting import until
 
 
 def by_hand(url: str, statement: str) -> None:
@@ -79,3 +83,31 @@ async def test_migrations_that_run_at_once_see_each_other(url: str, postgres_url
     assert sorted(map(bool, done)) == [False, False, True]
     for store in stores:
         await store.close()
+
+
+async def test_an_ordered_job_is_not_completed_where_the_next_one_cannot_be_seen(postgres_url: str) -> None:
+    """`complete(tx=)` in a REPEATABLE READ transaction says what to do; in a READ COMMITTED one the next job goes on."""
+    hf = Holdfast(postgres_url)
+    refused: list[str] = []
+    ran: list[int] = []
+
+    @hf.task
+    async def work(n: int) -> None:
+        ran.append(n)
+        connection = await asyncpg.connect(postgres_url)
+        try:
+            with pytest.raises(InvalidOption, match="READ COMMITTED") as told:
+                async with connection.transaction(isolation="repeatable_read"):
+                    await current().complete(tx=connection)
+            refused.append(str(told.value))
+            async with connection.transaction():
+                await current().complete(tx=connection)
+        finally:
+            await connection.close()
+
+    async with working(hf):
+        for n in range(3):
+            await work.options(order="k").enqueue(n)
+        await until(lambda: len(ran) == 3)
+    assert ran == [0, 1, 2] and len(refused) == 3
+    await hf.aclose()

@@ -196,7 +196,8 @@ async def test_log_lines_on_their_way_hold_up_no_heartbeat_and_no_completion(
         assert await store.job_complete_if_leased([Completion(run.id, run.run_id, "1")]) == {run.run_id}
 
 
-async def test_a_worker_writes_the_end_of_a_locked_job_once_it_is_free(postgres_url: str, other: Any) -> None:
+@pytest.mark.parametrize("talks", [False, True])
+async def test_a_worker_writes_the_end_of_a_locked_job_once_it_is_free(postgres_url: str, other: Any, talks: bool) -> None:
     """Its neighbours end meanwhile, and each job runs once."""
     hf = Holdfast(postgres_url)
     runs: list[str] = []
@@ -206,8 +207,9 @@ async def test_a_worker_writes_the_end_of_a_locked_job_once_it_is_free(postgres_
     async def work(name: str) -> str:
         runs.append(name)
         if name == "locked":
-            current().log.info("before the lock")
             await locked.wait()
+            if talks:
+                current().log.info("under the lock")
         return name
 
     held = await work.enqueue("locked")
@@ -221,6 +223,8 @@ async def test_a_worker_writes_the_end_of_a_locked_job_once_it_is_free(postgres_
             assert (await hf.get(held.id)).state is State.RUNNING
         assert (await ends(hf, held)).state is State.COMPLETED
     assert sorted(runs) == ["free", "free", "free", "locked"]
+    (run,) = await hf.runs(held.id)
+    assert [line.message for line in await hf.logs(run.run_id)] == ["under the lock"] * talks
     assert [line.message for line in await hf.logs(held.id)] if False else True
     await hf.aclose()
 

@@ -502,7 +502,8 @@ class Store(Protocol):
         """The states of the jobs, by run id, whose newest run is this (job id, run id)."""
 
     def complete_statement(self, completion: Completion) -> CallerStatement:
-        """One completion for the caller's connection; it returns one row if accepted, none if the lease is lost."""
+        """One completion for the caller's connection; it returns one row if accepted, none if the lease is lost. On PostgreSQL
+        that row is the isolation level where an ordered job cannot be completed under it; then nothing was written."""
 
     async def job_leave_if_leased(self, departures: Sequence[Departure]) -> dict[str, State]:
         """Run id -> the state the job went to, for those that still held their lease. Writes history and events."""
@@ -619,7 +620,7 @@ class Store(Protocol):
         """The same for the caller's connection; its rows are (tenant, queued, most)."""
 
     async def tenant_depths(self, tenants: Sequence[str]) -> dict[str, Depth]:
-        """How many claimable jobs each has waiting, counted to what it may have at the most."""
+        """How many queued jobs each has, delayed ones included, counted to what it may have at the most."""
 
     async def tenant_running(self, tenant: str, limit: int) -> list[Job[Any]]:
         """Some of its running jobs, the oldest first."""

@@ -27,6 +27,7 @@ $$;
 
 -- Step 1 of a job's life, for any connection: p_jobs is a JSON array. An older active job with the same unique key is answered in
 -- place of the new one, and is not locked: its heartbeats and its end do not wait for the caller's transaction.
+-- A run_at that has passed means now: waits are counted from it, and the oldest goes first.
 CREATE OR REPLACE FUNCTION holdfast.job_insert_v1(p_jobs jsonb)
 RETURNS TABLE (id text, run_id text, state text, tenant text, unique_key text, queue text, priority integer, told bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -52,7 +53,7 @@ BEGIN
                trace_context, batch, on_failed, created_at, updated_at,
                announced)
         SELECT a.id, a.run_id, a.queue, a.task, a.args, a.max_attempts, a.lease_seconds, coalesce(a.priority, 0), a.tenant,
-               a.project, a.actor, coalesce(a.run_at, a.at + make_interval(secs => coalesce(a.delay, 0))),
+               a.project, a.actor, greatest(a.at, coalesce(a.run_at, a.at + make_interval(secs => coalesce(a.delay, 0)))),
                CASE WHEN coalesce(a.run_at > a.at, a.delay > 0) THEN 'time' END,
                a.unique_key, a.order_key, coalesce(a.order_blocks, false), a.timeout_seconds, a.expected_seconds, a.backoff,
                a.noun, a.tags, a.meta, a.enqueued_by, a.trace_context, a.batch, a.on_failed, a.at, a.at,
@@ -551,6 +552,24 @@ BEGIN
         PERFORM holdfast.order_release_v1(v_tenants, v_keys);
     END IF;
     RETURN v_done;
+END $$;
+
+-- One completion in the caller's transaction: the run id if the lease still held. A transaction that looks at one snapshot does not see
+-- which job of the ordering key was enqueued or parked since, and would strand it: then nothing is written, and the answer is the
+-- level of the transaction.
+CREATE OR REPLACE FUNCTION holdfast.job_complete_one_v1(p_completion jsonb) RETURNS SETOF text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_id    uuid := (p_completion ->> 'id')::uuid;
+    v_level text := current_setting('transaction_isolation');
+BEGIN
+    IF v_level IN ('repeatable read', 'serializable')
+       AND EXISTS (SELECT 1 FROM holdfast.jobs j WHERE j.id = v_id AND j.order_key IS NOT NULL) THEN
+        RETURN NEXT v_level;
+    ELSE
+        RETURN QUERY SELECT unnest(holdfast.job_complete_v1(
+            ARRAY[v_id], ARRAY[(p_completion ->> 'run_id')::uuid], ARRAY[p_completion ->> 'result'], (p_completion ->> 'now')::timestamptz))::text;
+    END IF;
 END $$;
 
 -- The job that a failure makes, in the transaction of that failure. It has no follow-up of its own: a failing hook must not call

@@ -58,8 +58,7 @@ SELECT j.run_id, j.state FROM unnest($1::uuid[], $2::uuid[]) AS asked (id, run_i
 
 -- name: job_complete_one
 -- For the caller's own connection: one JSON parameter, one row if the lease still held.
-SELECT CAST(unnest(holdfast.job_complete_v1(ARRAY[c.id], ARRAY[c.run_id], ARRAY[c.result], c.now)) AS text)
-  FROM jsonb_to_record(CAST($1 AS jsonb)) AS c (id uuid, run_id uuid, result text, now timestamptz)
+SELECT * FROM holdfast.job_complete_one_v1(CAST($1 AS jsonb))
 
 -- name: job_leave
 SELECT run_id, state FROM holdfast.job_leave_v2($1, $2)
