@@ -15,7 +15,7 @@ from holdfast.errors import InvalidOption
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.protocol import UNCHANGED
 from tests.cases.steps import working
-from tests.conformance.scene import claim, new_job
+from tests.conformance.scene import QUEUE, TASK, claim, new_job
 from tests.support.pgbouncer import PgBouncer
 from tests.support.waiting import until
 
@@ -46,19 +46,23 @@ async def test_every_transaction_of_ours_is_read_committed(url: str) -> None:
 
 
 async def test_limits_hold_whatever_the_database_has_as_its_default(url: str) -> None:
-    """Many claims at once never run more of a tenant than its limit: each counts what was committed before it had the lock."""
-    stores = [PostgresStore(url) for _ in range(2)]
-    await stores[0].tenant_set("acme", plan=UNCHANGED, max_running=3, queue_depth=UNCHANGED, by=None)
-    await stores[0].job_insert_many([new_job(tenant="acme") for _ in range(40)])
-    for _ in range(10):
-        claims = await asyncio.gather(*(claim(store, 2) for store in stores * 10))
-        running = [job for found in claims for job in found.jobs]
-        counts = await stores[0].job_counts()
-        assert counts["running"] <= 3
-        for job in running[:2]:
-            await stores[0].job_cancel(job.id, None)
-    for store in stores:
-        await store.close()
+    """A claim counts what was committed before it had the tenant's lock, also in a transaction that began before."""
+    store, other = PostgresStore(url), PostgresStore(url)
+    await store.tenant_set("acme", plan=UNCHANGED, max_running=3, queue_depth=UNCHANGED, by=None)
+    await store.job_insert_many([new_job(tenant="acme") for _ in range(10)])
+    async with store.transaction() as tx:
+        await tx.fetch("SELECT 1 FROM holdfast.jobs LIMIT 1")
+        assert len((await claim(other, 10)).jobs) == 3
+        late = await tx.fetch(
+            "SELECT id FROM holdfast.job_claim_v3('late', NULL, $1, $2, 10, $3, 64, '{}', $4, NULL) WHERE id IS NOT NULL",
+            [QUEUE],
+            [TASK],
+            [None],
+            [None],
+        )
+    assert late == []
+    for opened in (store, other):
+        await opened.close()
 
 
 async def test_nothing_that_is_spent_is_lost_whatever_the_database_has_as_its_default(url: str) -> None:

@@ -7,23 +7,23 @@
 -- 8); one analyzed while the queue was short would be sorted instead of read in the order of its index.
 --
 -- Times: p_now is null in production, then the database's clock decides; tests pass their own.
+--
+-- Names: every function sets its search_path, or is parsed when it is made (RETURN). A role that may create objects in a schema of the
+-- caller's path could otherwise have its own functions and operators called, as the caller, wherever their types match better.
 
 CREATE OR REPLACE FUNCTION holdfast.order_lock_id(p_tenant text, p_key text) RETURNS bigint
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT hashtextextended(coalesce(p_tenant, '') || chr(31) || p_key, 7110)
-$$;
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN hashtextextended(coalesce(p_tenant, '') || chr(31) || p_key, 7110);
 
 CREATE OR REPLACE FUNCTION holdfast.noun_of(p_noun text, p_task text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT coalesce(p_noun, upper(left(p_task, 1)) || replace(substr(p_task, 2), '_', ' '))
-$$;
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN coalesce(p_noun, upper(left(p_task, 1)) || replace(substr(p_task, 2), '_', ' '));
 
 -- Whether a log line has this text, already in small letters, in its message or in a value beside it.
 CREATE OR REPLACE FUNCTION holdfast.log_says(p_message text, p_metadata jsonb, p_search text) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT position(p_search IN lower(p_message)) > 0
-        OR EXISTS (SELECT 1 FROM jsonb_each_text(p_metadata) AS said WHERE position(p_search IN lower(said.value)) > 0)
-$$;
+LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN position(p_search IN lower(p_message)) > 0
+        OR EXISTS (SELECT 1 FROM jsonb_each_text(p_metadata) AS said WHERE position(p_search IN lower(said.value)) > 0);
 
 -- Step 1 of a job's life, for any connection: p_jobs is a JSON array. An older active job with the same unique key is answered in
 -- place of the new one, and is not locked: its heartbeats and its end do not wait for the caller's transaction.
@@ -93,7 +93,7 @@ END $$;
 -- The locks come in ascending order, so that two finishers never wait for each other in a circle, and before the look
 -- at the row: a claimer that is just about to park that job holds the same lock, and we must see what it wrote.
 CREATE OR REPLACE FUNCTION holdfast.order_release_v1(p_tenants text[], p_keys text[]) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     lane      record;
     v_next    uuid;
@@ -134,7 +134,7 @@ END $$;
 
 -- Parked jobs whose predecessor is gone without having let them go (a cancel that was rolled back, rows deleted by hand).
 CREATE OR REPLACE FUNCTION holdfast.order_heal_v1() RETURNS integer
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     healed integer;
 BEGIN
@@ -161,7 +161,7 @@ END $$;
 -- the beginning; jobs without a tenant are the tenant ''). One index probe each, however long their backlogs are.
 -- p_first: taken as the first one without a look, where the caller knows a place further on in its lane.
 CREATE OR REPLACE FUNCTION holdfast.lanes_after(p_queue text, p_after text, p_most integer, p_first text) RETURNS text[]
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_first text;
     v_lanes text[];
@@ -196,7 +196,7 @@ END $$;
 -- else is serving it just now. Until the transaction ends nobody else can raise these tenants' counts, and finishing only
 -- lowers them: that makes the limit exact. Two statements: the count must not use a snapshot older than the lock.
 CREATE OR REPLACE FUNCTION holdfast.lanes_room(p_lanes text[], OUT rooms integer[], OUT weights integer[])
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_limits integer[];
 BEGIN
@@ -219,7 +219,7 @@ END $$;
 
 -- How many more jobs a queue may run now: p_most at the most; 0: full or paused; -1: somebody else is serving it just now.
 CREATE OR REPLACE FUNCTION holdfast.queue_room(p_queue text, p_most integer) RETURNS integer
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_queue   record;
     v_running integer;
@@ -239,7 +239,7 @@ END $$;
 
 -- Of these jobs with ordering keys, the rows of those that may run now; the others are parked until the one before them ends.
 CREATE OR REPLACE FUNCTION holdfast.order_heads(p_ids uuid[], OUT heads tid[], OUT parked integer, OUT busy boolean)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_id      uuid;
     v_verdict record;
@@ -289,7 +289,7 @@ CREATE OR REPLACE FUNCTION holdfast.job_claim_v3(
 RETURNS TABLE (id uuid, run_id uuid, run_no integer, task text, args text, attempt integer, max_attempts integer, queue text,
                tenant text, order_key text, lease_seconds double precision, timeout_seconds double precision, seconds double precision,
                trace_context text)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     v_now     timestamptz := coalesce(p_now, clock_timestamp());
@@ -457,7 +457,7 @@ END $$;
 -- Heartbeats. The rows are locked in the order of their ids, like a batch of completions: otherwise the two could deadlock.
 CREATE OR REPLACE FUNCTION holdfast.lease_extend_v1(p_ids uuid[], p_run_ids uuid[], p_leases double precision[], p_now timestamptz)
 RETURNS TABLE (id uuid, run_id uuid, cancel_requested boolean, cancel_requested_by text)
-LANGUAGE sql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE sql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
     WITH held AS (
         SELECT j.id, b.lease
           FROM unnest(p_ids, p_run_ids, p_leases) AS b (id, run_id, lease)
@@ -476,7 +476,7 @@ $$;
 -- it is answered with extended = false and asked about again.
 CREATE OR REPLACE FUNCTION holdfast.lease_extend_v2(p_ids uuid[], p_run_ids uuid[], p_leases double precision[], p_now timestamptz)
 RETURNS TABLE (id uuid, run_id uuid, cancel_requested boolean, cancel_requested_by text, extended boolean)
-LANGUAGE sql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE sql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
     WITH held AS (
         SELECT j.id, b.lease
           FROM unnest(p_ids, p_run_ids, p_leases) AS b (id, run_id, lease)
@@ -500,7 +500,7 @@ $$;
 -- Step 4, the good end. Answers the run ids that still held their lease.
 CREATE OR REPLACE FUNCTION holdfast.job_complete_v1(p_ids uuid[], p_run_ids uuid[], p_results text[], p_now timestamptz)
 RETURNS uuid[]
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_now     timestamptz := coalesce(p_now, clock_timestamp());
     v_done    uuid[];
@@ -527,7 +527,7 @@ END $$;
 -- missing from the answer has lost its lease, or has to be asked about again (`run_states` knows).
 CREATE OR REPLACE FUNCTION holdfast.job_complete_v2(p_ids uuid[], p_run_ids uuid[], p_results text[], p_now timestamptz)
 RETURNS uuid[]
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_now     timestamptz := coalesce(p_now, clock_timestamp());
     v_done    uuid[];
@@ -575,7 +575,7 @@ END $$;
 -- The job that a failure makes, in the transaction of that failure. It has no follow-up of its own: a failing hook must not call
 -- itself.
 CREATE OR REPLACE FUNCTION holdfast.job_follow_up_v1(p_id uuid, p_now timestamptz) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_queue text;
 BEGIN
@@ -598,7 +598,7 @@ END $$;
 
 -- Step 4, every other end of a run. A requested cancel turns each of them into `cancelled`.
 CREATE OR REPLACE FUNCTION holdfast.job_leave_v1(p_departures jsonb, p_now timestamptz) RETURNS TABLE (run_id uuid, state text)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -663,7 +663,7 @@ END $$;
 -- The same, but rows that another session has locked are skipped: their runs are missing from the answer, as are those that have
 -- lost their lease (`run_states` tells them apart).
 CREATE OR REPLACE FUNCTION holdfast.job_leave_v2(p_departures jsonb, p_now timestamptz) RETURNS TABLE (run_id uuid, state text)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     v_free jsonb;
@@ -683,7 +683,7 @@ END $$;
 CREATE OR REPLACE FUNCTION holdfast.job_reap_v1(
     p_limit integer, p_base double precision, p_most double precision, p_grace double precision, p_now timestamptz)
 RETURNS TABLE (id uuid, queue text, task text, tenant text, attempt integer, state text, reason text, locked_by text, stage text)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     v_now    timestamptz := coalesce(p_now, clock_timestamp());
@@ -770,7 +770,7 @@ END $$;
 -- The rows are locked in the order of their ids, like heartbeats and completions.
 -- A job that this very run completed, in the caller's own transaction, still takes the lines that were on their way.
 CREATE OR REPLACE FUNCTION holdfast.log_append_v1(p_ids uuid[], p_run_ids uuid[], p_lines text[], p_now timestamptz) RETURNS uuid[]
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_now   timestamptz := coalesce(p_now, statement_timestamp());
     v_run   record;
@@ -799,7 +799,7 @@ END $$;
 -- FOR KEY SHARE keeps away whoever ends the run for it (a reaper, a departure: they take FOR UPDATE), but neither its heartbeat nor its
 -- completion, after which lines are still taken.
 CREATE OR REPLACE FUNCTION holdfast.log_append_v2(p_ids uuid[], p_run_ids uuid[], p_lines text[], p_now timestamptz) RETURNS uuid[]
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_now   timestamptz := coalesce(p_now, statement_timestamp());
     v_run   record;
@@ -828,7 +828,7 @@ END $$;
 -- FOR SHARE: a reaper that takes the job away waits for us, or makes us find nothing.
 CREATE OR REPLACE FUNCTION holdfast.step_save_v1(
     p_id uuid, p_run_id uuid, p_name text, p_fingerprint text, p_result jsonb, p_now timestamptz) RETURNS text
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_stored text;
 BEGIN
@@ -849,7 +849,7 @@ END $$;
 CREATE OR REPLACE FUNCTION holdfast.log_read_v1(
     p_run_id uuid, p_after bigint, p_before bigint, p_levels text[], p_step text, p_search text, p_limit integer, p_newest boolean)
 RETURNS SETOF holdfast.logs
-LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_before bigint := coalesce(p_before, 9223372036854775807);
     v_search text := lower(p_search);
@@ -873,7 +873,7 @@ END $$;
 
 -- Of each run the first lines after a number.
 CREATE OR REPLACE FUNCTION holdfast.log_read_new_v1(p_run_ids uuid[], p_after bigint[], p_limit integer) RETURNS SETOF holdfast.logs
-LANGUAGE sql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE sql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
     SELECT line.*
       FROM unnest(p_run_ids, p_after) AS asked (run_id, after),
            LATERAL (SELECT * FROM holdfast.logs l WHERE l.run_id = asked.run_id AND l.no > asked.after ORDER BY l.no LIMIT p_limit) AS line
@@ -882,7 +882,7 @@ $$;
 
 -- What became of a cancel: `cancelled`, `cancelling`, `not_found`, or why not (`already_…`).
 CREATE OR REPLACE FUNCTION holdfast.job_cancel_v1(p_id uuid, p_by text, p_now timestamptz) RETURNS text
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_now timestamptz := coalesce(p_now, clock_timestamp());
     v_job record;
@@ -917,7 +917,7 @@ END $$;
 -- Cancels those of these jobs that can still be cancelled; their ids. Rows first, then the locks of all ordering keys at once:
 -- one cancel after the other in one transaction would take them in turns, and could wait for somebody who waits for us.
 CREATE OR REPLACE FUNCTION holdfast.jobs_cancel_v1(p_ids uuid[], p_by text, p_now timestamptz) RETURNS SETOF uuid
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_now timestamptz := coalesce(p_now, clock_timestamp());
     v_queued uuid[];
@@ -950,7 +950,7 @@ END $$;
 
 -- What became of a manual retry: `queued`, `not_found`, or why not.
 CREATE OR REPLACE FUNCTION holdfast.job_retry_v1(p_id uuid, p_by text, p_now timestamptz) RETURNS text
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_now timestamptz := coalesce(p_now, clock_timestamp());
     v_job record;
@@ -986,7 +986,7 @@ END $$;
 -- What is in the queues, for people and alerts: bounded by p_cap rows per queue or per kind, whatever there is.
 CREATE OR REPLACE FUNCTION holdfast.queue_stats_v2(p_tenant text, p_grace double precision, p_cap integer, p_look integer, p_now timestamptz)
 RETURNS TABLE (kind text, queue text, n bigint, stuck bigint, slow bigint, oldest double precision)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     v_now   timestamptz := coalesce(p_now, clock_timestamp());
@@ -1041,11 +1041,11 @@ END $$;
 -- For those who have not been replaced yet: looks at the rows of all that it counts.
 CREATE OR REPLACE FUNCTION holdfast.queue_stats_v1(p_tenant text, p_grace double precision, p_cap integer, p_now timestamptz)
 RETURNS TABLE (kind text, queue text, n bigint, stuck bigint, slow bigint, oldest double precision)
-LANGUAGE sql AS $$ SELECT * FROM holdfast.queue_stats_v2(p_tenant, p_grace, p_cap, p_cap, p_now) $$;
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT * FROM holdfast.queue_stats_v2(p_tenant, p_grace, p_cap, p_cap, p_now) $$;
 
 -- Of completed jobs there is no index, because every completion would pay for it: the oldest jobs are looked at instead.
 CREATE OR REPLACE FUNCTION holdfast.job_counts_v1(p_tenant text, p_cap integer) RETURNS TABLE (state text, n bigint)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
     IF p_tenant IS NOT NULL THEN
@@ -1072,7 +1072,7 @@ END $$;
 -- that one long queue does not hide the others; of each as many jobs are looked at as its share of p_look.
 CREATE OR REPLACE FUNCTION holdfast.job_unserved_v1(p_older_than double precision, p_limit integer, p_look integer, p_now timestamptz)
 RETURNS TABLE (queue text, task text, n bigint)
-LANGUAGE sql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE sql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE hop (queue) AS (
         (SELECT j.queue FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL ORDER BY j.queue LIMIT 1)
         UNION ALL
@@ -1107,7 +1107,7 @@ $$;
 -- p_hops tenants were looked at. Looks at p_cap jobs of each and takes no lock: a machine too many is harmless.
 CREATE OR REPLACE FUNCTION holdfast.job_demand_v1(p_enough integer, p_cap integer, p_hops integer, p_now timestamptz)
 RETURNS TABLE (queue text, tenant text, task text, waiting bigint, oldest double precision, oldest_id uuid, room integer, queue_room integer)
-LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     v_now        timestamptz := coalesce(p_now, clock_timestamp());
@@ -1159,7 +1159,7 @@ BEGIN
              GROUP BY w.queue, w.lane, w.task) AS d;
 END $$;
 
-CREATE OR REPLACE FUNCTION holdfast.demand_queue_room(p_queue text) RETURNS integer LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION holdfast.demand_queue_room(p_queue text) RETURNS integer LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN q.paused_at IS NOT NULL THEN 0
                 WHEN q.max_running IS NOT NULL THEN greatest(0, q.max_running - (SELECT count(*) FROM (
                     SELECT 1 FROM holdfast.jobs j WHERE j.state = 'running' AND j.locked_by IS NOT NULL AND j.queue = p_queue
@@ -1167,7 +1167,7 @@ CREATE OR REPLACE FUNCTION holdfast.demand_queue_room(p_queue text) RETURNS inte
       FROM holdfast.queues q WHERE q.name = p_queue
 $$;
 
-CREATE OR REPLACE FUNCTION holdfast.demand_tenant_room(p_lane text) RETURNS integer LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION holdfast.demand_tenant_room(p_lane text) RETURNS integer LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN p_lane = '' THEN NULL WHEN t.paused_at IS NOT NULL THEN 0
                 ELSE greatest(0, coalesce(t.max_running, p.max_running) - (SELECT count(*) FROM (
                     SELECT 1 FROM holdfast.jobs j WHERE j.state = 'running' AND j.locked_by IS NOT NULL AND coalesce(j.tenant, '') = p_lane

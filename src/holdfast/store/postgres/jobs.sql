@@ -7,8 +7,8 @@ SELECT * FROM holdfast.job_insert_v1(CAST($1 AS jsonb))
 -- once and not per row, and since nothing can conflict, nothing has to be asked or answered per row. The columns and the wake-up
 -- are those of job_insert_many; its answer, without an id, is said of all of them.
 WITH same AS (
-    SELECT p.asked, r.*, coalesce(CAST(p.asked ->> 'now' AS timestamptz), statement_timestamp()) AS at
-      FROM (SELECT CAST($1 AS jsonb)) AS p (asked), jsonb_to_record(p.asked -> 'same') AS r (
+    SELECT p.asked, r.*, coalesce(CAST(p.asked ->> CAST('now' AS text) AS timestamptz), statement_timestamp()) AS at
+      FROM (SELECT CAST($1 AS jsonb)) AS p (asked), jsonb_to_record(p.asked -> CAST('same' AS text)) AS r (
            queue text, task text, max_attempts integer, lease_seconds double precision, priority integer, project text, actor text,
            order_key text, order_blocks boolean, timeout_seconds double precision, expected_seconds double precision,
            backoff double precision[], noun text, tags text[], meta jsonb, enqueued_by text, trace_context text, batch text,
@@ -23,8 +23,8 @@ WITH same AS (
            s.order_key, coalesce(s.order_blocks, false), s.timeout_seconds, s.expected_seconds, s.backoff, s.noun, s.tags, s.meta,
            s.enqueued_by, s.trace_context, s.batch, s.on_failed, s.at, s.at, s.announced
       FROM same s, ROWS FROM (
-           jsonb_array_elements_text(s.asked -> 'id'), jsonb_array_elements_text(s.asked -> 'run_id'),
-           jsonb_array_elements(s.asked -> 'args'), jsonb_array_elements_text(s.asked -> 'tenant')) AS each (id, run_id, args, tenant)
+           jsonb_array_elements_text(s.asked -> CAST('id' AS text)), jsonb_array_elements_text(s.asked -> CAST('run_id' AS text)),
+           jsonb_array_elements(s.asked -> CAST('args' AS text)), jsonb_array_elements_text(s.asked -> CAST('tenant' AS text))) AS each (id, run_id, args, tenant)
 ), told AS (
     SELECT pg_notify('holdfast', 'job:' || s.queue) FROM same s
 )
