@@ -30,7 +30,7 @@ BEGIN
     FOREACH v_left IN ARRAY v_types LOOP
         FOREACH v_name IN ARRAY ARRAY['cardinality', 'array_agg', 'unnest', 'count', 'sum', 'min', 'max', 'format',
                                       'power', 'ceil', 'concat', 'jsonb_build_object', 'jsonb_build_array', 'to_jsonb',
-                                      'array_length', 'jsonb_strip_nulls', 'pg_column_size', 'quote_ident', 'chr', 'hashtext'] LOOP
+                                      'array_length', 'pg_column_size', 'quote_ident', 'chr', 'hashtext'] LOOP
             IF to_regprocedure(format('pg_catalog.%I(%s)', v_name, v_left)) IS NULL THEN
                 EXECUTE format('CREATE FUNCTION public.%I(%s) ' || v_body, v_name, v_left, 'integer', v_name);
             END IF;
