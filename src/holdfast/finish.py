@@ -44,7 +44,7 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _RETRY_SECONDS_MAX = 5.0
 _ANSWER_SECONDS = 2.0
 _LOCKED_SECONDS, _LOCKED_SECONDS_MAX = 0.01, 1.0
-"""Between tries at an outcome whose row another session has locked: usually our own heartbeat, for a millisecond."""
+"""The pause before an outcome is sent again because another session has locked the row: often our heartbeat, for a moment."""
 _NOT_NOW = (StorageUnavailable, MemoryError)
 """Nothing is wrong with the outcome itself: it is to be written later."""
 _rng = random.Random()

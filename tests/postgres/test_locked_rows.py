@@ -183,7 +183,7 @@ async def test_a_locked_row_holds_up_no_other_log(store: PostgresStore, other: A
 async def test_log_lines_on_their_way_hold_up_no_heartbeat_and_no_completion(
     store: PostgresStore, other: Any, clock: ManualClock
 ) -> None:
-    """They only keep away whoever would take the job from the run."""
+    """They only keep away what would take the job from the run."""
     run = await start(store)
     async with other.transaction():
         lines = '[[1, "info", "hello", null, null, null, 0]]'

@@ -471,8 +471,8 @@ LANGUAGE sql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off S
     RETURNING j.id, j.run_id, j.cancel_requested_at IS NOT NULL, j.cancel_requested_by
 $$;
 
--- Heartbeats that wait for no one. A row that another session has locked is skipped: whoever locked it, perhaps a caller's long
--- transaction, must not let the leases of the other runs expire. A skipped run still has its job (a reaper skips the row too):
+-- Heartbeats that wait for no one. A row that another session has locked is skipped: a caller's long transaction must
+-- not let the leases of the other runs expire. A skipped run still has its job (a reaper skips the row too):
 -- it is answered with extended = false and asked about again.
 CREATE OR REPLACE FUNCTION holdfast.lease_extend_v2(p_ids uuid[], p_run_ids uuid[], p_leases double precision[], p_now timestamptz)
 RETURNS TABLE (id uuid, run_id uuid, cancel_requested boolean, cancel_requested_by text, extended boolean)
@@ -796,8 +796,8 @@ BEGIN
 END $$;
 
 -- The same, but rows that another session has locked are skipped, as in job_leave_v2.
--- FOR KEY SHARE keeps away whoever ends the run for it (a reaper, a departure: they take FOR UPDATE), but neither its heartbeat nor its
--- completion, after which lines are still taken.
+-- FOR KEY SHARE keeps away a reaper and a departure, which take FOR UPDATE, but neither a heartbeat nor a completion, after which
+-- lines are still taken.
 CREATE OR REPLACE FUNCTION holdfast.log_append_v2(p_ids uuid[], p_run_ids uuid[], p_lines text[], p_now timestamptz) RETURNS uuid[]
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -52,7 +52,7 @@ SELECT id::text, run_id::text, lease_seconds FROM holdfast.jobs WHERE state = 'r
 SELECT holdfast.job_complete_v2($1, $2, $3, $4)
 
 -- name: run_states
--- Without a lock: whoever holds one must not hold this up.
+-- Without a lock: another session's lock must not hold this up.
 SELECT j.run_id, j.state FROM unnest($1::uuid[], $2::uuid[]) AS asked (id, run_id)
   JOIN holdfast.jobs j ON j.id = asked.id AND j.run_id = asked.run_id
 
