@@ -538,7 +538,7 @@ BEGIN
         SELECT j.ctid AS row, f.result
           FROM unnest(p_ids, p_run_ids, p_results) AS f (id, run_id, result)
           JOIN holdfast.jobs j ON j.id = f.id AND j.run_id = f.run_id AND j.state = 'running'
-         ORDER BY j.id FOR NO KEY UPDATE OF j SKIP LOCKED
+           FOR NO KEY UPDATE OF j SKIP LOCKED
     ), done AS (
         UPDATE holdfast.jobs j
            SET state = 'completed', result = held.result::jsonb, finished_at = v_now, updated_at = v_now,
