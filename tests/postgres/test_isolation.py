@@ -35,6 +35,7 @@ async def url(postgres_url: str) -> AsyncIterator[str]:
     bouncer.remove()
 
 
+@pytest.mark.case("I29")
 async def test_every_transaction_of_ours_is_read_committed(url: str) -> None:
     """One statement by itself, and one in a transaction of several."""
     store = PostgresStore(url)
@@ -45,6 +46,7 @@ async def test_every_transaction_of_ours_is_read_committed(url: str) -> None:
     await store.close()
 
 
+@pytest.mark.case("I29")
 async def test_limits_hold_whatever_the_database_has_as_its_default(url: str) -> None:
     """A claim counts what was committed before it had the tenant's lock, also in a transaction that began before."""
     store, other = PostgresStore(url), PostgresStore(url)
@@ -65,6 +67,7 @@ async def test_limits_hold_whatever_the_database_has_as_its_default(url: str) ->
         await opened.close()
 
 
+@pytest.mark.case("I29")
 async def test_nothing_that_is_spent_is_lost_whatever_the_database_has_as_its_default(url: str) -> None:
     """Forty runs add a cent each at the same time: the month has forty."""
     hf = Holdfast(url)

@@ -55,6 +55,7 @@ async def one_waits(connection: Any) -> None:
 # -- what a duplicate locks ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.case("L32")
 async def test_a_duplicate_in_an_open_transaction_locks_no_row_that_a_run_needs(store: PostgresStore, other: Any) -> None:
     """The older job's run goes on and ends while the caller's transaction is still open."""
     run = await start(store, unique_key="k")
@@ -114,6 +115,7 @@ async def test_a_job_whose_older_twin_ends_between_two_looks_is_created(store: P
 # -- what a locked row holds up ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.case("L32")
 async def test_a_locked_row_holds_up_no_other_heartbeat(store: PostgresStore, other: Any, clock: ManualClock) -> None:
     """The other leases are extended; the locked run still has its job, is not reaped, and is extended once it is free."""
     locked, free = await two_runs(store)
@@ -196,6 +198,7 @@ async def test_log_lines_on_their_way_hold_up_no_heartbeat_and_no_completion(
         assert await store.job_complete_if_leased([Completion(run.id, run.run_id, "1")]) == {run.run_id}
 
 
+@pytest.mark.case("L32")
 @pytest.mark.parametrize("talks", [False, True])
 async def test_a_worker_writes_the_end_of_a_locked_job_once_it_is_free(postgres_url: str, other: Any, talks: bool) -> None:
     """Its neighbours end meanwhile, and each job runs once."""
