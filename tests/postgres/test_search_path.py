@@ -139,6 +139,7 @@ async def test_policies_call_nothing_in_public(hostile_url: str) -> None:
         connection.execute("SET LOCAL ROLE authenticated")
         connection.execute("""SET LOCAL "request.jwt.claims" = '{"sub": "00000000-0000-4000-8000-000000000001"}'""")
         assert connection.execute("SELECT count(*) FROM holdfast.my_jobs").fetchone() == (1,)
+        assert connection.execute("SELECT auth.uid()::text LIKE '%1'").fetchone() == (True,)
         connection.rollback()
     await store.schema_migrate()
     await store.close()
