@@ -38,8 +38,8 @@ VARIABLES = {
     "$1": "v_queue|p_queue|p_after|v_first",
     "$2": "p_tasks|p_lanes|v_lanes|p_results|v_dead",
     "$3": "v_queue.max_running|p_most|v_room|v_share|v_begin.urgency|v_begin.seq|p_limit|p_grace",
-    "$4": "v_now|v_begin.run_at|v_up",
-    "$5": "v_limits|v_open.rooms|v_open.weights",
+    "$4": "v_now|p_now|v_begin.run_at|v_up",
+    "$5": "v_limits|v_open.rooms|v_open.weights|p_leases",
     "$6": "p_ids|p_run_ids",
     "$7": "v_floored",
 }
@@ -106,11 +106,14 @@ def plan_of(connection: psycopg.Connection, sql: str, mode: str = "force_generic
     "function",
     [
         "job_claim_v3",
-        "lease_extend_v1",
+        "lease_extend_v2",
         "job_complete_v1",
+        "job_complete_v2",
         "job_leave_v1",
+        "job_leave_v2",
+        "job_reap_v1",
         "job_reap_v2",
-        "log_append_v1",
+        "log_append_v2",
         "log_read_v1",
         "log_read_new_v1",
     ],
@@ -119,7 +122,7 @@ def test_the_hot_functions_pin_their_plans(postgres: psycopg.Connection, functio
     """The plans shown below are those that are run, whatever the server's own settings are."""
     rows = postgres.execute("SELECT unnest(proconfig) FROM pg_proc WHERE proname = %s", [function])
     pinned = {"plan_cache_mode=force_generic_plan", "enable_seqscan=off", "enable_bitmapscan=off", "jit=off"}
-    assert {row[0] for row in rows} == pinned
+    assert {row[0] for row in rows} == {*pinned, "search_path=pg_catalog, pg_temp"}
 
 
 @pytest.mark.parametrize("mode", PLAN_MODES)
@@ -179,11 +182,21 @@ def test_postgresql_finds_what_fell_due_by_its_index(postgres: psycopg.Connectio
     assert "Seq Scan" not in plan
 
 
-def test_postgresql_completes_a_batch_without_comparing_each_with_each(postgres: psycopg.Connection) -> None:
+@pytest.mark.parametrize(
+    ("function", "begin", "end"),
+    [
+        ("job_complete_v1", "UPDATE holdfast.jobs j", "AND j.state = 'running'"),
+        ("job_complete_v2", "WITH held AS", "FROM done d"),
+        ("lease_extend_v2", "WITH held AS", "skipped.run_id AND j.state = 'running'"),
+    ],
+)
+def test_postgresql_completes_and_beats_without_comparing_each_with_each(
+    postgres: psycopg.Connection, function: str, begin: str, end: str
+) -> None:
     """Statistics of a moment when nothing ran make a walk through the running jobs look free; each row is found by its key."""
     postgres.execute("UPDATE holdfast.jobs SET state = 'completed' WHERE state = 'running'")
     postgres.execute("ANALYZE holdfast.jobs")
-    plan = plan_of(postgres, part_of("job_complete_v1", "UPDATE holdfast.jobs j", "AND j.state = 'running'"))
+    plan = plan_of(postgres, part_of(function, begin, end))
     assert "Index Scan using jobs_pkey" in plan
     assert "jobs_running" not in plan
     assert "Seq Scan" not in plan
@@ -200,7 +213,7 @@ def test_postgresql_completes_a_thousand_jobs_in_a_moment(postgres: psycopg.Conn
     (ids, runs), *_ = postgres.execute("SELECT array_agg(id), array_agg(run_id) FROM holdfast.jobs WHERE state = 'running'")
     before = _rows_read(postgres)
     done = postgres.execute(
-        "SELECT cardinality(holdfast.job_complete_v1(%s, %s, %s, NULL))", [ids, runs, ["null"] * len(ids)]
+        "SELECT cardinality(holdfast.job_complete_v2(%s, %s, %s, NULL))", [ids, runs, ["null"] * len(ids)]
     ).fetchone()
     assert done == (1000,)
     assert _rows_read(postgres) - before < 20_000

@@ -207,13 +207,20 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
     async def job_leave_if_leased(self, departures: Sequence[Departure]) -> dict[str, State]:
         return await self._write(lambda session: finish.leave(session, departures))
 
+    async def run_states(self, runs: Sequence[tuple[str, str]]) -> dict[str, State]:
+        found = await self._read(lambda session: session.all("run_states", runs=as_json(runs)))
+        return {row["run_id"]: State(row["state"]) for row in found}
+
     async def progress_set_if_leased(self, job_id: str, run_id: str, progress: float | None, stage: str | None) -> bool:
         values = {"id": job_id, "run_id": run_id, "progress": progress, "stage": stage}
         return await self._write(lambda session: session.one("progress_set", **values) is not None)
 
-    async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool:
+    async def step_save_if_leased(
+        self, job_id: str, run_id: str, name: str, fingerprint: str, result: str
+    ) -> StepResult | None:
         values = {"id": job_id, "run_id": run_id, "name": name, "fingerprint": fingerprint, "result": result}
-        return await self._write(lambda session: session.one("step_save", **values) is not None)
+        stored = await self._write(lambda session: session.one("step_save", **values))
+        return None if stored is None else StepResult(stored["result"])
 
     async def step_get(self, job_id: str, name: str, fingerprint: str) -> StepResult | None:
         found = await self._read(lambda session: session.one("step_get", job_id=job_id, name=name, fingerprint=fingerprint))
