@@ -14,6 +14,7 @@ from holdfast.clock import DatabaseClock
 from holdfast.errors import StorageUnavailable
 from holdfast.store import shared
 from holdfast.store.sqlite.connection import BUSY_SECONDS, errors_translated, open_connection
+from holdfast.store.sqlite.in_use import InUse
 from holdfast.store.sqlite.session import Session, now_of
 from holdfast.store.sqlite.writer import Writer
 
@@ -46,13 +47,16 @@ class SqliteTransaction:
 
 
 @asynccontextmanager
-async def on_own_connection(path: str, clock: DatabaseClock) -> AsyncIterator[SqliteTransaction]:
+async def on_own_connection(path: str, clock: DatabaseClock, in_use: InUse) -> AsyncIterator[SqliteTransaction]:
     """The connection has a thread of its own: a caller that is cancelled must not close it under a running statement."""
     loop = asyncio.get_running_loop()
     thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast sqlite transaction")
     opened: list[sqlite3.Connection] = []
+    counted: list[InUse] = []
 
     def begin() -> None:
+        in_use.begin()
+        counted.append(in_use)
         opened.append(open_connection(path))
         opened[0].execute("BEGIN IMMEDIATE")
 
@@ -62,6 +66,8 @@ async def on_own_connection(path: str, clock: DatabaseClock) -> AsyncIterator[Sq
     def close() -> None:
         for connection in opened:
             connection.close()  # which rolls back what is not committed
+        for one in counted:
+            one.end()
 
     try:
         with errors_translated(path):
