@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Coroutine, Generator
 from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager
@@ -46,17 +45,15 @@ class Spending:
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
-        self._lock = threading.Lock()
-        self.pending: dict[str, list[Future[None]]] = {}
-        """Run id -> what is not written yet. Empty, unless somebody spends."""
+        self.pending: dict[Future[None], str] = {}
+        """What is not written yet, by which run. Changed in single steps: a finalizer that spends may interrupt any of them."""
 
     def spend(self, claimed: Claimed, cents: float, kind: str) -> Spent:
         """In async code it returns at once; elsewhere when it is written."""
         amount, kind = checked_cents("cents", cents), checked_kind(kind)
         written = self._platform.submit(self._write(claimed, amount, kind))
-        with self._lock:
-            self.pending.setdefault(claimed.run_id, []).append(written)
-        written.add_done_callback(lambda _: self._forget(claimed.run_id, written))
+        self.pending[written] = claimed.run_id
+        written.add_done_callback(lambda done: self.pending.pop(done, None))
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -65,21 +62,15 @@ class Spending:
 
     async def settle(self, run_id: str) -> None:
         """Before a run's outcome is written: so that nobody sees it ended and its money missing."""
-        waiting = self.pending.get(run_id)
-        if waiting:
+        if waiting := self._of(run_id):
             await asyncio.wait([asyncio.wrap_future(one) for one in waiting], timeout=SETTLE_SECONDS)
 
     def settle_here(self, run_id: str) -> None:
         """The same in a process without a loop."""
-        wait(self.pending.get(run_id, ()), SETTLE_SECONDS)
+        wait(self._of(run_id), SETTLE_SECONDS)
 
-    def _forget(self, run_id: str, written: Future[None]) -> None:
-        with self._lock:
-            left = [one for one in self.pending.get(run_id, ()) if one is not written]
-            if left:
-                self.pending[run_id] = left
-            else:
-                self.pending.pop(run_id, None)
+    def _of(self, run_id: str) -> list[Future[None]]:
+        return [written for written, run in list(self.pending.items()) if run == run_id]
 
     async def _write(self, claimed: Claimed, cents: float, kind: str) -> None:
         pause = 0.2
