@@ -205,7 +205,7 @@ class Holdfast(SyncTwins):
         await self._hubs.close_here()
         await self.store.close()
 
-    def reset_after_fork(self) -> None:
+    def _reset_after_fork(self) -> None:
         """What runs in the parent does not run in this process."""
         keep_for_parent(self._hubs, *self._workers)
         self._hubs = Hubs()

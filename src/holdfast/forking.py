@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 
 class Resets(Protocol):
-    def reset_after_fork(self) -> None: ...
+    def _reset_after_fork(self) -> None: ...
 
 
 class Pauses(Protocol):
@@ -60,5 +60,5 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=lambda: _each(_pausing, lambda one: one.pause_for_fork()),
         after_in_parent=lambda: _each(_pausing, lambda one: one.resume_after_fork()),
-        after_in_child=lambda: _each(_resetting, lambda one: one.reset_after_fork()),
+        after_in_child=lambda: _each(_resetting, lambda one: one._reset_after_fork()),
     )

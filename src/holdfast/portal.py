@@ -139,6 +139,6 @@ class Portal:
                 made.loop.close()
         return self._background
 
-    def reset_after_fork(self) -> None:
+    def _reset_after_fork(self) -> None:
         keep_for_parent(self._background)
         self._lock, self._background = threading.RLock(), None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from types import ModuleType
 from typing import Any
 
@@ -12,9 +10,8 @@ import pytest
 
 from holdfast import Abort, Holdfast, State, current
 from holdfast.clock import ManualClock
-from holdfast.errors import BudgetExhausted, ConfigError, InvalidOption, StorageError, StorageUnavailable
+from holdfast.errors import BudgetExhausted, ConfigError, InvalidOption
 from holdfast.limits import gates
-from holdfast.store.protocol import Transaction
 from tests.cases.spending import calls_model, events, turn_to
 from tests.cases.steps import drain, ends, working
 from tests.cases.test_idempotency import apps
@@ -97,43 +94,6 @@ async def test_money_of_a_run_that_lost_its_job_counts_and_is_marked(hf_at: Hold
         go_on.set()
     budget = await hf_at.budgets.get("acme", "ai")
     assert (budget.spent, budget.late) == (7, 4)
-
-
-class Failing:
-    """In place of `hf.transaction`: the first one fails so, before or after its commit."""
-
-    def __init__(self, hf: Holdfast, error: StorageError, *, committed: bool) -> None:
-        self._transaction = hf.transaction
-        self._error, self._committed = error, committed
-        self.begun = 0
-        hf.transaction = self.transaction  # type: ignore[method-assign]
-
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Transaction]:
-        self.begun += 1
-        fails = self.begun == 1
-        async with self._transaction() as tx:
-            yield tx
-            if fails and not self._committed:
-                raise self._error
-        if fails:
-            raise self._error
-
-
-@pytest.mark.parametrize("error", [StorageUnavailable("The answer got lost."), StorageError("A deadlock was detected.")])
-@pytest.mark.parametrize("committed", [True, False])
-async def test_money_counts_once_whatever_the_database_answers(hf: Holdfast, error: StorageError, committed: bool) -> None:
-    """It is written again after every error, and not booked twice where only the answer of the commit got lost."""
-
-    @hf.task
-    async def work() -> None:
-        await current().spend(5, "ai")
-
-    await work.options(tenant="acme").enqueue()
-    failing = Failing(hf, error, committed=committed)
-    await drain(hf)
-    assert (await hf.budgets.get("acme", "ai")).spent == 5 and failing.begun == 2
-    assert [run["spent"] for run in await hf.budgets.runs("acme", "ai")] == [5]
 
 
 @pytest.mark.parametrize(("cents", "kind"), [(-1, "ai"), (float("nan"), "ai"), ("3", "ai"), (3, ""), (3, "x" * 101)])

@@ -112,7 +112,7 @@ class Calls:
         self._paces = Paces(now)
         reset_after_fork(self)
 
-    def reset_after_fork(self) -> None:
+    def _reset_after_fork(self) -> None:
         """Two processes on one connection would read each other's answers."""
         keep_for_parent(self._client)
         self._client = None

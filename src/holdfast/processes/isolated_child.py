@@ -61,7 +61,7 @@ class ParentLink:
         if self._connection is not None:
             self._frames.give(frame(message))
 
-    def reset_after_fork(self) -> None:
+    def _reset_after_fork(self) -> None:
         """Frames of two processes on one stream would run into each other: the run alone speaks."""
         keep_for_parent(self._connection)
         self._connection = None

@@ -97,7 +97,7 @@ class Orchestrator:
 
     # -- asked by an enqueue
 
-    def reset_after_fork(self) -> None:
+    def _reset_after_fork(self) -> None:
         """The look that is under way goes on in the parent."""
         keep_for_parent(self._asking)
         self._asking = None

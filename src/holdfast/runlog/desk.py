@@ -244,7 +244,7 @@ class Desk:
         self.held_here: Callable[[], bool] = self.room._is_owned  # type: ignore[attr-defined]
         self.lock = _Released(self)
 
-    def reset_after_fork(self) -> None:
+    def _reset_after_fork(self) -> None:
         self._make_lock()
         self.late.clear()
         self.inherited = True

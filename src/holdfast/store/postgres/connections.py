@@ -71,7 +71,7 @@ class Connections:
         """Outside of the pools."""
         reset_after_fork(self)
 
-    def reset_after_fork(self) -> None:
+    def _reset_after_fork(self) -> None:
         """The sessions are the parent's. Nothing may be said on their sockets here, no farewell either."""
         for pool, _ in self._pools.values():
             for holder in pool._holders:

@@ -89,7 +89,7 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
         self._beginnings = Beginnings()
         reset_after_fork(self)
 
-    def reset_after_fork(self) -> None:
+    def _reset_after_fork(self) -> None:
         keep_for_parent(self._gathering, self._listeners)
         self._gathering, self._listeners = Gathering(self._insert_now), []
 

@@ -140,7 +140,7 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
     def resume_after_fork(self) -> None:
         self._in_use.resume()
 
-    def reset_after_fork(self) -> None:
+    def _reset_after_fork(self) -> None:
         keep_for_parent(self._in_use, list(self._wakes))
         self._wakes.clear()
         self._log_wakes.clear()
