@@ -16,7 +16,13 @@ T = TypeVar("T")
 
 END_SECONDS = 5.0
 """How long calls that were cancelled may take to end."""
+_here = threading.local()
 _CLOSED = "This Holdfast object was closed during the call; whether the call took effect is unknown."
+
+
+def others_wait_for_this_thread() -> None:
+    """Called by a thread of Holdfast that calls end in: were it to make one itself, it would wait for itself."""
+    _here.serves = True
 
 
 class _Background:
@@ -97,6 +103,12 @@ class Portal:
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run it there, wait for it here."""
+        if getattr(_here, "serves", False):
+            work.close()
+            raise HoldfastError(
+                "A finalizer called a _sync method in a thread of Holdfast itself, which would wait for itself; "
+                "call it from a thread of your own."
+            )
         try:
             asyncio.get_running_loop()
         except RuntimeError:

@@ -215,3 +215,25 @@ def test_calls_that_come_while_it_is_closed_are_all_answered(program: Holdfast) 
         thread.join(40)
     assert not any(thread.is_alive() for thread in threads)
     assert set(answers) <= {State.QUEUED, StorageUnavailable}
+
+
+def test_a_finalizer_in_the_thread_that_writes_cannot_wait_for_itself(sqlite_url: str) -> None:
+    """The collector may run it there: its call is refused, and all others are answered."""
+    hf = Holdfast(sqlite_url)
+
+    @hf.task
+    def work() -> None: ...
+
+    refused: list[HoldfastError] = []
+
+    def finalize(session: object) -> None:
+        try:
+            work.enqueue_sync()
+        except HoldfastError as error:
+            refused.append(error)
+
+    for thread in (hf.store._writer, hf.store._readers):  # type: ignore[attr-defined]
+        hf.call_sync(asyncio.wait_for(thread.run(finalize), 40))
+    assert ["would wait for itself" in str(error) for error in refused] == [True, True]
+    assert work.enqueue_sync().state is State.QUEUED
+    hf.close()

@@ -10,12 +10,17 @@ from typing import TypeVar
 
 from holdfast.errors import StorageUnavailable
 from holdfast.forking import keep_for_parent
+from holdfast.portal import others_wait_for_this_thread
 from holdfast.store.sqlite.connection import REFUSALS, translated
 from holdfast.store.sqlite.in_use import InUse
 from holdfast.store.sqlite.session import NewSession, Session
 
 T = TypeVar("T")
 THREADS_MAX = 4
+
+
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="holdfast sqlite reader", initializer=others_wait_for_this_thread)
 
 
 class Readers:
@@ -26,7 +31,7 @@ class Readers:
         self._connect = connect
         self._new_session = new_session
         self._in_use = in_use or InUse()
-        self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="holdfast sqlite reader")
+        self._threads = _threads()
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
 
@@ -47,7 +52,7 @@ class Readers:
 
     def reset_after_fork(self, in_use: InUse) -> None:
         keep_for_parent(self._threads, self._idle)
-        self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="holdfast sqlite reader")
+        self._threads = _threads()
         self._idle = []
         self._in_use = in_use
 

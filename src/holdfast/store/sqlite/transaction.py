@@ -12,6 +12,7 @@ from typing import Any
 
 from holdfast.clock import DatabaseClock
 from holdfast.errors import StorageUnavailable
+from holdfast.portal import others_wait_for_this_thread
 from holdfast.store import shared
 from holdfast.store.sqlite.connection import BUSY_SECONDS, errors_translated, open_connection
 from holdfast.store.sqlite.in_use import InUse
@@ -50,7 +51,7 @@ class SqliteTransaction:
 async def on_own_connection(path: str, clock: DatabaseClock, in_use: InUse) -> AsyncIterator[SqliteTransaction]:
     """The connection has a thread of its own: a caller that is cancelled must not close it under a running statement."""
     loop = asyncio.get_running_loop()
-    thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast sqlite transaction")
+    thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast sqlite transaction", initializer=others_wait_for_this_thread)
     opened: list[sqlite3.Connection] = []
     counted: list[InUse] = []
 

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from holdfast.errors import HoldfastError, StorageUnavailable
 from holdfast.forking import keep_for_parent
+from holdfast.portal import others_wait_for_this_thread
 from holdfast.store.sqlite.connection import MEMORY, REFUSALS, translated
 from holdfast.store.sqlite.in_use import InUse
 from holdfast.store.sqlite.session import NewSession, Session
@@ -126,6 +127,7 @@ class Writer:
     # -- in the thread -------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
+        others_wait_for_this_thread()
         try:
             self._work_until_closed()
         except BaseException as error:
