@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-FORK_WAIT_SECONDS = 5.0
+FORK_WAIT_SECONDS = 2.0
 
 
 class InUse:
