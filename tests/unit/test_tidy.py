@@ -19,6 +19,8 @@ LAYERS: list[set[str]] = [
         "correlation",
         "database_url",
         "errors",
+        "forking",
+        "handover",
         "ids",
         "portal",
         "process_identity",

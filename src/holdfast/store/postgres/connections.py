@@ -8,6 +8,7 @@ its parts on one connection; and the session's settings cannot be chosen.
 from __future__ import annotations
 
 import asyncio
+import os
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -16,6 +17,7 @@ from typing import Any
 import asyncpg
 
 from holdfast.errors import ConfigError, NotMigrated, StorageError, StorageUnavailable
+from holdfast.forking import keep_for_parent, reset_after_fork
 
 Connection = Any
 """An asyncpg connection, or the proxy that a pool hands out."""
@@ -72,6 +74,20 @@ class Connections:
         self._pools: dict[asyncio.AbstractEventLoop, tuple[asyncpg.Pool[Any], bool]] = {}
         self._finding_out: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
         self._letting_go: set[asyncio.Task[None]] = set()
+        self._own: set[Connection] = set()
+        """Outside of the pools."""
+        reset_after_fork(self)
+
+    def _reset_after_fork(self) -> None:
+        """The sessions are the parent's. Nothing may be said on their sockets here, no farewell either."""
+        for pool, _ in self._pools.values():
+            for holder in pool._holders:
+                _let_go_of_socket(holder._con)
+        for connection in self._own:
+            _let_go_of_socket(connection)
+        keep_for_parent(self._pools, self._finding_out, self._letting_go, self._own)
+        self._pools, self._finding_out = {}, weakref.WeakKeyDictionary()
+        self._letting_go, self._own = set(), set()
 
     def _pool(self) -> asyncpg.Pool[Any]:
         loop = asyncio.get_running_loop()
@@ -177,12 +193,15 @@ class Connections:
     async def connect(self) -> Connection:
         """A connection of one's own, outside the pool, for listening."""
         with self.errors_translated():
-            return await asyncpg.connect(
+            connection: Connection = await asyncpg.connect(
                 self.listen_url,
                 timeout=_CONNECT_SECONDS,
                 statement_cache_size=0,
                 server_settings={"application_name": "holdfast listener"},
             )
+        self._own.add(connection)
+        connection.add_termination_listener(self._own.discard)
+        return connection
 
     async def fetch(self, sql: str, *args: Any, patience: float | None = None) -> list[Any]:
         """One statement, committed by itself; asked again when it lost against another one and was rolled back."""
@@ -208,6 +227,16 @@ class Connections:
 
     def errors_translated(self) -> ErrorsTranslated:
         return ErrorsTranslated(self.shown)
+
+
+def _let_go_of_socket(connection: Connection) -> None:
+    """The number stays taken, by what leads nowhere: with the parent gone, this process must not keep its sessions alive, and a
+    finalizer that closes this number, or takes it out of the loop's epoll, must hit nothing."""
+    if connection is None or connection.is_closed():
+        return
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, connection._transport.get_extra_info("socket").fileno())
+    os.close(nowhere)
 
 
 async def is_pooled(connection: Connection) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.clock import DatabaseClock
 from holdfast.errors import JobNotFound, StorageError
+from holdfast.forking import keep_for_parent, reset_after_fork
 from holdfast.ids import first_job_id_at, is_uuid
 from holdfast.job import Job, Run, State, current_run_of
 from holdfast.store import shared
@@ -86,6 +87,11 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
         self._gathering = Gathering(self._insert_now)
         self._listeners: list[Listener] = []
         self._beginnings = Beginnings()
+        reset_after_fork(self)
+
+    def _reset_after_fork(self) -> None:
+        keep_for_parent(self._gathering, self._listeners)
+        self._gathering, self._listeners = Gathering(self._insert_now), []
 
     # -- the server itself ---------------------------------------------------------------------------------------------
 

@@ -62,6 +62,13 @@ VALUES ($1, $2, $3, $4, $5, $6, false, :now)
 ON CONFLICT (run_id, kind) DO UPDATE SET spent = b.spent + excluded.spent, late = b.late + excluded.late
 RETURNING reserved, spent;
 
+-- name: budget_once
+-- One row the first time. Its key is in the transaction of the money: whoever asks again after a lost answer finds it.
+INSERT INTO holdfast.idempotency_keys (id, tenant, fingerprint, token, response, lease_expires_at, expires_at)
+VALUES ($1, $2, '', '', '', :now, :later($3))
+ON CONFLICT (id) DO NOTHING
+RETURNING id;
+
 -- name: budget_runs
 SELECT CAST(job_id AS text) AS job_id, CAST(run_id AS text) AS run_id, kind, reserved, spent, late, created_at
 FROM holdfast.budget_runs WHERE tenant = $1 AND kind = $2 ORDER BY created_at DESC LIMIT $3;
