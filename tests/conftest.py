@@ -19,6 +19,8 @@ from hypothesis import HealthCheck, settings
 from holdfast.clock import ManualClock
 from tests.support.fuzzing import TIMES
 from tests.support.processes import Processes
+from tests.support.scheduling import pytest_xdist_make_scheduler  # noqa: F401  a hook
+from tests.support.watchdog import pytest_configure  # noqa: F401  a hook
 
 if TYPE_CHECKING:
     from holdfast import Holdfast
