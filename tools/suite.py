@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -31,9 +32,29 @@ PARTS = {
     # Four on two cores: most tests wait for something. In the order of tests/conftest.py, long files first: else one of
     # them is still at work when all others are done.
     "tests": ["--numprocesses", "4", "--dist", "loadfile", "--no-loadscope-reorder", "--ignore", "tests/browser"],
-    # One process of pytest-xdist, so that a hang ends it and not the run.
-    "tests in the browser": ["--numprocesses", "1", "tests/browser"],
+    # In processes of their own: Playwright's event loop and those of other tests do not go together.
+    "tests in the browser": ["--numprocesses", "2", "--dist", "loadfile", "tests/browser"],
 }
+NOT_FAST = (
+    "tests/examples",
+    "tests/packaging",
+    "tests/processes",
+    "tests/simulation",
+    "tests/cases/test_isolated.py",
+    "tests/security/test_own_repository.py",
+    "tests/unit/extraction/test_hostile_manifests.py",
+    "tests/unit/test_redact_time.py",
+    "tests/unit/test_suite.py",
+    "tests/unit/test_typing.py",
+    "tests/web/test_extraction_routes.py",
+    "tests/web/test_fuzz.py",
+    "tests/web/test_matrix.py",
+)
+FAST_PARTS = {
+    "tests": [*PARTS["tests"], "--store", "sqlite", *(word for path in NOT_FAST for word in ("--ignore", path))],
+}
+MEMORY = Path("/dev/shm")
+ROOM_BYTES = 6 * 2**30
 TESTS_FAILED = 1
 LIMIT_REACHED = 124
 
@@ -47,6 +68,8 @@ class Suite:
 
     def run(self, parts: Mapping[str, list[str]], extra: list[str]) -> int:
         verdicts: dict[str, str] = {}
+        self._folder = Path(tempfile.mkdtemp(prefix="holdfast-test-", dir=MEMORY if _has_room(MEMORY) else None))
+        self._folder.chmod(0o755)  # PostgreSQL runs as a user of its own
         try:
             for name, arguments in parts.items():
                 code = self._pytest("--cache-clear", *arguments, *extra)
@@ -56,6 +79,7 @@ class Suite:
                     return code
         finally:
             end_marked(self._mark)
+            shutil.rmtree(self._folder, ignore_errors=True)
         if verdicts:
             print("\nFAILED:" + "".join(f"\n  {test} ({verdict})" for test, verdict in verdicts.items()))
         return TESTS_FAILED if verdicts else 0
@@ -76,7 +100,7 @@ class Suite:
         # The tests start more than a thousand programs: none of them should have to compile Holdfast again.
         env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         command = [sys.executable, "-m", "pytest", "--quiet", *arguments]
-        process = subprocess.Popen(command, cwd=self._root, env={**env, MARK: self._mark})
+        process = subprocess.Popen(command, cwd=self._root, env={**env, MARK: self._mark, "TMPDIR": str(self._folder)})
         try:
             return process.wait(max(0.0, self._ends_at - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -106,17 +130,14 @@ class Suite:
 
 
 def end_marked(mark: str) -> None:
-    """End every process that a run with this mark started, and delete the folders of its PostgreSQL servers."""
+    """End every process that a run with this mark started and left behind."""
     left = _marked(mark)
-    folders = [folder for process in left if (folder := _postgres_folder(process))]
     for number in (signal.SIGTERM, signal.SIGKILL):
         for process in left:
             with suppress(psutil.Error):
                 process.send_signal(number)
         psutil.wait_procs(left, END_SECONDS)
         left = _marked(mark)
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _marked(mark: str) -> list[psutil.Process]:
@@ -128,20 +149,17 @@ def _marked(mark: str) -> list[psutil.Process]:
     return found
 
 
-def _postgres_folder(process: psutil.Process) -> Path | None:
-    """The folder that `tests/support/postgres.py` made for this server."""
-    with suppress(psutil.Error):
-        words = process.cmdline()
-        folder = Path(words[words.index("-D") + 1]).parent if "-D" in words[:-1] else None
-        return folder if folder and folder.name.startswith("holdfast-pg-") else None
-    return None
+def _has_room(memory: Path) -> bool:
+    """Files in memory cost no waiting for a disk."""
+    return memory.is_dir() and shutil.disk_usage(memory).free > ROOM_BYTES
 
 
 def main(arguments: list[str], root: Path = ROOT, parts: Mapping[str, list[str]] = PARTS) -> int:
     parser = argparse.ArgumentParser(description="Run all tests; other arguments are passed on to pytest.", allow_abbrev=False)
     parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, metavar="SECONDS", help="end the suite after this time")
+    parser.add_argument("--fast", action="store_true", help="SQLite only, without browsers, programs and the slowest files")
     options, extra = parser.parse_known_args(arguments)
-    return Suite(root, options.limit).run(parts, extra)
+    return Suite(root, options.limit).run(FAST_PARTS if options.fast else parts, extra)
 
 
 if __name__ == "__main__":

@@ -35,10 +35,10 @@ FLAGS = [
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Last, and beside no others: a worker of pytest-xdist goes on with tests that bring their own event loop."""
+    """Last, and never in one process of pytest-xdist with tests that bring their own event loop."""
     ours = [item for item in items if HERE in item.path.parents]
     reason = None
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if "PYTEST_XDIST_WORKER" in os.environ and len(ours) < len(items):
         reason = "browser tests have a process of their own: `pytest tests/browser`"
     elif not find_browser():
         reason = MISSING
