@@ -48,6 +48,7 @@ LONG = (
 )
 """These begin while there is other work to share: four processes go through the suite file by file."""
 NEED_POSTGRES = {"postgres_databases", "postgres_url", "own_postgres"}
+NEED_SQLITE = {"sqlite_template", "sqlite_url"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -74,7 +75,7 @@ def _kind_of(item: pytest.Item) -> str | None:
     names = set(getattr(item, "fixturenames", ()))
     if names & NEED_POSTGRES:
         return "postgres"
-    return "sqlite" if "sqlite_url" in names else None
+    return "sqlite" if names & NEED_SQLITE else None
 
 
 # -- databases ---------------------------------------------------------------------------------------------------------

@@ -93,6 +93,10 @@ class Databases:
         """The URL of a new migrated database."""
         return self._url_of(self._create(self._template))
 
+    def copy(self, url: str) -> str:
+        """The URL of a new database with all that is in this one, to which nothing may be connected."""
+        return self._url_of(self._create(urlsplit(url).path.lstrip("/")))
+
     def drop(self, url: str) -> None:
         self._drop(urlsplit(url).path.lstrip("/"))
 
