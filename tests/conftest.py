@@ -45,6 +45,13 @@ LONG = (
     "web/test_matrix.py",
     "web/test_extraction_routes.py",
     "security/test_own_repository.py",
+    "unit/test_suite_hangs.py",
+    "cases/test_isolated.py",
+    "processes/test_cli_worker.py",
+    "processes/test_kill_late.py",
+    "processes/test_exact_limits.py",
+    "unit/extraction/test_hostile_manifests.py",
+    "unit/test_typing.py",
 )
 """These begin while there is other work to share: four processes go through the suite file by file."""
 NEED_POSTGRES = {"postgres_databases", "postgres_url", "own_postgres"}

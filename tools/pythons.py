@@ -75,8 +75,9 @@ def main(arguments: list[str]) -> int:
         return 0
     results = {version: run_on(version, interpreter, extra) for version, interpreter in found().items()}
     print("".join(f"\nPython {_text(version)}: {result}" for version, result in results.items()))
-    for minor in sorted(supported() - {version[:2] for version in results}):
-        print(f"Python {_text(minor)}: not found")
+    if not os.environ.get("PYTHONS"):
+        for minor in sorted(supported() - {version[:2] for version in results}):
+            print(f"Python {_text(minor)}: not found")
     fine = all(result.startswith(("passed", "left out")) for result in results.values())
     return 0 if fine and results else 1
 

@@ -45,6 +45,7 @@ NOT_FAST = (
     "tests/unit/extraction/test_hostile_manifests.py",
     "tests/unit/test_redact_time.py",
     "tests/unit/test_suite.py",
+    "tests/unit/test_suite_hangs.py",
     "tests/unit/test_typing.py",
     "tests/web/test_extraction_routes.py",
     "tests/web/test_fuzz.py",

@@ -1,6 +1,7 @@
 """Browser tests: one Chromium for all, a page that listens for complaints, a real server behind it.
 
-They have processes of their own (`pytest tests/browser`): Playwright's event loop and those of other tests do not go together. Where there is no browser they are skipped, and say so.
+They have processes of their own (`pytest tests/browser`): Playwright's event loop and those of other tests do not go together.
+Where there is no browser they are skipped, and say so.
 """
 
 from __future__ import annotations
