@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 
 from holdfast.store.shared import POSTGRES, SQLITE
 from holdfast.store.sqlite.session import STATEMENTS
+
+if TYPE_CHECKING:
+    from tests.support.postgres import Databases
 
 PLAN_MODES = ("force_custom_plan", "force_generic_plan")
 MIXED = """
@@ -50,33 +57,52 @@ def tenant_of(n: int) -> str | None:
     return f"tenant-{n % 3001}" if n % 7 else None
 
 
-@pytest.fixture
-def postgres(postgres_url: str) -> Iterator[psycopg.Connection]:
-    """With 50,000 jobs in all states, and statistics that know them."""
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
+@pytest.fixture(scope="module")
+def mixed_postgres(postgres_databases: Databases) -> Iterator[str]:
+    url = postgres_databases.create()
+    with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(MIXED.encode())
         connection.execute("ANALYZE holdfast.jobs")
-        yield connection
+    yield url
+    postgres_databases.drop(url)
 
 
 @pytest.fixture
-def sqlite(sqlite_url: str) -> Iterator[sqlite3.Connection]:
-    """The same on a file."""
-    connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
+def postgres(postgres_databases: Databases, mixed_postgres: str) -> Iterator[psycopg.Connection]:
+    """With 50,000 jobs in all states, and statistics that know them."""
+    url = postgres_databases.copy(mixed_postgres)
+    with psycopg.connect(url, autocommit=True) as connection:
+        yield connection
+    postgres_databases.drop(url)
+
+
+@pytest.fixture(scope="module")
+def mixed_sqlite(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("mixed") / "holdfast.db"
+    shutil.copyfile(sqlite_template, path)
+    connection = sqlite3.connect(path)
     states = ["queued", "queued", "queued", "running", "failed", "cancelled", *["completed"] * 4]
     holds = {1: "time", 2: "order"}
     connection.executemany(
         "INSERT INTO holdfast_jobs (id, run_id, queue, task, state, hold, tenant, priority, run_at, max_attempts,"
-        " lease_seconds, created_at, updated_at, args) VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?1, 3, 300, 0, 0, '{}')",
+        " lease_seconds, created_at, updated_at, args) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 3, 300, 0, 0, '{}')",
         (
-            (n, f"queue-{n % 3}", f"task-{n % 13 % 3}", states[n % 10], holds.get(n % 10), tenant_of(n), n % 4)
+            (n, n, f"queue-{n % 3}", f"task-{n % 13 % 3}", states[n % 10], holds.get(n % 10), tenant_of(n), n % 4, n)
             for n in range(1, 50_001)
         ),
     )
     connection.execute("ANALYZE")
     connection.commit()
-    yield connection
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # a copy of the file alone must be the whole database
     connection.close()
+    return path
+
+
+@pytest.fixture
+def sqlite(mixed_sqlite: Path, tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """The same on a file."""
+    with closing(sqlite3.connect(shutil.copyfile(mixed_sqlite, tmp_path / "holdfast.db"))) as connection:
+        yield connection
 
 
 def part_of(function: str, begin: str, end: str) -> str:
