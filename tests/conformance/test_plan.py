@@ -86,21 +86,12 @@ def mixed_sqlite(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
     shutil.copyfile(sqlite_template, path)
     connection = sqlite3.connect(path)
     states = ["queued", "queued", "queued", "running", "failed", "cancelled", *["completed"] * 4]
+    holds = {1: "time", 2: "order"}
     connection.executemany(
         "INSERT INTO holdfast_jobs (id, run_id, queue, task, state, hold, tenant, priority, run_at, max_attempts,"
         " lease_seconds, created_at, updated_at, args) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 3, 300, 0, 0, '{}')",
         (
-            (
-                n,
-                n,
-                f"queue-{n % 3}",
-                f"task-{n % 13 % 3}",
-                states[n % 10],
-                {1: "time", 2: "order"}.get(n % 10),
-                tenant_of(n),
-                n % 4,
-                n,
-            )
+            (n, n, f"queue-{n % 3}", f"task-{n % 13 % 3}", states[n % 10], holds.get(n % 10), tenant_of(n), n % 4, n)
             for n in range(1, 50_001)
         ),
     )
@@ -324,9 +315,6 @@ def test_sqlite_idle_workers_do_not_walk_through_history(sqlite: sqlite3.Connect
     assert [step for step in plan if "holdfast_jobs_claimable" in step]
     assert [step for step in plan if "holdfast_jobs_scheduled" in step]
     assert not [step for step in plan if re.match(r"SCAN holdfast_jobs(?! USING)", step)]
-
-
-# -- what pages count ------------------------------------------------------------------------------------------------------
 
 
 def steps_of(connection: sqlite3.Connection, sql: str, **values: object) -> int:
