@@ -41,6 +41,10 @@ PARAMETERS = {
     "uuid[]": "ARRAY[gen_random_uuid()]",
     "boolean": "true",
 }
+HOT = (
+    "job_claim_v3 lease_extend_v2 job_complete_v1 job_complete_v2 job_leave_v1 "
+    "job_leave_v2 job_reap_v1 job_reap_v2 log_append_v2 log_read_v1 log_read_new_v1"
+)
 VARIABLES = {
     "$1": "v_queue|p_queue|p_after|v_first",
     "$2": "p_tasks|p_lanes|v_lanes|p_results|v_dead",
@@ -128,22 +132,7 @@ def plan_of(connection: psycopg.Connection, sql: str, mode: str = "force_generic
     return plan
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        "job_claim_v3",
-        "lease_extend_v2",
-        "job_complete_v1",
-        "job_complete_v2",
-        "job_leave_v1",
-        "job_leave_v2",
-        "job_reap_v1",
-        "job_reap_v2",
-        "log_append_v2",
-        "log_read_v1",
-        "log_read_new_v1",
-    ],
-)
+@pytest.mark.parametrize("function", HOT.split())
 def test_the_hot_functions_pin_their_plans(postgres: psycopg.Connection, function: str) -> None:
     """The plans shown below are those that are run, whatever the server's own settings are."""
     rows = postgres.execute("SELECT unnest(proconfig) FROM pg_proc WHERE proname = %s", [function])
@@ -326,9 +315,6 @@ def test_sqlite_idle_workers_do_not_walk_through_history(sqlite: sqlite3.Connect
     assert [step for step in plan if "holdfast_jobs_claimable" in step]
     assert [step for step in plan if "holdfast_jobs_scheduled" in step]
     assert not [step for step in plan if re.match(r"SCAN holdfast_jobs(?! USING)", step)]
-
-
-# -- what pages count ------------------------------------------------------------------------------------------------------
 
 
 def steps_of(connection: sqlite3.Connection, sql: str, **values: object) -> int:
