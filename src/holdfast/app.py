@@ -21,6 +21,7 @@ from holdfast.enqueue import Door
 from holdfast.errors import ConfigError, InvalidOption, UnknownTask
 from holdfast.extension import Extension
 from holdfast.follow import Hubs
+from holdfast.forking import keep_for_parent, reset_after_fork
 from holdfast.job import Job
 from holdfast.limits.breaker import Breakers
 from holdfast.limits.budget import Budgets
@@ -90,6 +91,7 @@ class Holdfast(SyncTwins):
             self._add_task(self.outbox.delivery)
         self._portal = Portal()
         self._workers: set[Worker] = set()
+        reset_after_fork(self)
 
     # -- parts that few programs touch: imported when first asked for --------------------------------------------------
 
@@ -184,9 +186,7 @@ class Holdfast(SyncTwins):
         """Workers of this object are stopped first, with their grace period."""
         for worker in list(self._workers):
             await worker.stop_and_wait()
-        await self.machines.aclose()
-        await self._hubs.close_here()
-        await self.store.close()
+        await self._leave()
         if self._portal.started:
             await asyncio.to_thread(self._close_portal)
 
@@ -198,10 +198,19 @@ class Holdfast(SyncTwins):
         if self._portal.started:
             for worker in list(self._workers):
                 self._portal.call(worker.stop_and_wait())
-            self._portal.call(self.machines.aclose())
-            self._portal.call(self._hubs.close_here())
-            self._portal.call(self.store.close())
-            self._portal.close()
+            self._portal.close(self._leave)
+
+    async def _leave(self) -> None:
+        await self.machines.aclose()
+        await self._hubs.close_here()
+        await self.store.close()
+
+    def _reset_after_fork(self) -> None:
+        """What runs in the parent does not run in this process."""
+        keep_for_parent(self._hubs, *self._workers)
+        self._hubs = Hubs()
+        self._workers.clear()
+        self.spending.pending.clear()
 
     # -- accept --------------------------------------------------------------------------------------------------------
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from holdfast.redact import redact
+
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What begins a line, moves a cursor or turns the direction of text, and halves of characters."""
 
 
 class RedactingFormatter(logging.Formatter):
@@ -22,22 +27,50 @@ class RedactingFilter(logging.Filter):
     """On a logger instead of a handler: the message is clean whatever handlers the application has set up."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        try:
-            message = record.getMessage()
-        except Exception:  # arguments that do not fit: logging itself would print them as they are
-            message = f"{record.msg} {_shown(record.args)}"
-        record.msg, record.args = redact(message), None
-        if record.exc_info and not record.exc_text:
-            record.exc_text = redact(logging.Formatter().formatException(record.exc_info))
+        clean(record)
         return True
+
+
+def clean(record: logging.LogRecord) -> None:
+    """Without secrets, and without what would move a terminal's cursor or begin a line of its own."""
+    try:
+        message = record.getMessage()
+    except Exception:  # arguments that do not fit: logging itself would print them as they are
+        message = f"{record.msg} {_shown(record.args)}"
+    record.msg, record.args = escaped(redact(message)), None
+    if record.exc_info and not record.exc_text:
+        text = logging.Formatter().formatException(record.exc_info)
+        record.exc_text = "\n".join(map(escaped, redact(text).split("\n")))
+
+
+def escaped(text: str) -> str:
+    """Names that people choose stand in the log: their control characters are shown and not obeyed."""
+    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 _the_filter = RedactingFilter()
 
 
 def guard_log() -> None:
-    """Holdfast's own log, also inside somebody else's process; a second time changes nothing."""
+    """Holdfast's own log, also inside somebody else's process; a second time changes nothing.
+
+    A filter of a logger does not see what its children log, so records of `holdfast.web` and the like are cleaned when they are
+    made."""
     logging.getLogger("holdfast").addFilter(_the_filter)
+    make = logging.getLogRecordFactory()
+    if not isinstance(make, _CleanRecords):
+        logging.setLogRecordFactory(_CleanRecords(make))
+
+
+class _CleanRecords:
+    def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
+        self._make = make
+
+    def __call__(self, name: str, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = self._make(name, *args, **kwargs)
+        if name.startswith("holdfast."):
+            clean(record)
+        return record
 
 
 def guard_console() -> None:

@@ -9,7 +9,7 @@ import os
 import random
 import re
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 
 from holdfast import codec
 from holdfast.errors import (
@@ -26,6 +26,7 @@ from holdfast.errors import (
     StorageError,
     StorageUnavailable,
 )
+from holdfast.job import State
 from holdfast.options import TaskSpec
 from holdfast.redact import redact
 from holdfast.runlog.text import shown, storable
@@ -42,6 +43,8 @@ RATE_LIMIT = "rate_limit"
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _RETRY_SECONDS_MAX = 5.0
 _ANSWER_SECONDS = 2.0
+_LOCKED_SECONDS, _LOCKED_SECONDS_MAX = 0.01, 1.0
+"""The pause before an outcome is sent again because another session has locked the row: often our heartbeat, for a moment."""
 _NOT_NOW = (StorageUnavailable, MemoryError)
 """Nothing is wrong with the outcome itself: it is to be written later."""
 _rng = random.Random()
@@ -244,6 +247,8 @@ class Finisher:
         self._in_flight = 0
         self._in_doubt: set[str] = set()
         """Runs whose outcome was sent and never answered: it may have been written all the same."""
+        self._locked: dict[str, float] = {}
+        """Runs whose row another session has locked: the pause before the next try. Their outcomes hold up no others."""
         self._sent_at = 0.0
         self._failing = False
 
@@ -257,7 +262,7 @@ class Finisher:
 
     @property
     def pending(self) -> int:
-        return len(self._completions) + len(self._departures) + self._in_flight
+        return len(self._completions) + len(self._departures) + self._in_flight + len(self._locked)
 
     @property
     def stuck(self) -> bool:
@@ -324,8 +329,7 @@ class Finisher:
             for completion in completions:  # one of them is bad; the others must not suffer for it
                 await self._write_completions([completion])
             return
-        for completion in completions:
-            await self._settle(completion, completion.run_id in accepted)
+        await self._settle_all(completions, accepted)
 
     def _refused_by_database(self, completion: Completion) -> None:
         log.exception("The database refused the result of job %s", completion.id)
@@ -352,8 +356,26 @@ class Finisher:
             for departure in departures:
                 await self._write_departures([departure])
             return
-        for departure in departures:
-            await self._settle(departure, departure.run_id in states)
+        await self._settle_all(departures, states.keys())
+
+    async def _settle_all(self, outcomes: Sequence[Completion | Departure], accepted: Set[str]) -> None:
+        refused = [(outcome.id, outcome.run_id) for outcome in outcomes if outcome.run_id not in accepted]
+        states = await self._store.run_states(refused) if refused else {}
+        for outcome in outcomes:
+            if states.get(outcome.run_id) is State.RUNNING:
+                self._try_again_later(outcome)
+            else:
+                self._locked.pop(outcome.run_id, None)
+                await self._settle(outcome, outcome.run_id in accepted)
+
+    def _try_again_later(self, outcome: Completion | Departure) -> None:
+        pause = self._locked.get(outcome.run_id, _LOCKED_SECONDS)
+        self._locked[outcome.run_id] = min(2 * pause, _LOCKED_SECONDS_MAX)
+        loop = asyncio.get_running_loop()
+        if isinstance(outcome, Completion):
+            loop.call_later(pause, self.complete, outcome)
+        else:
+            loop.call_later(pause, self.leave, outcome)
 
     async def _settle(self, outcome: Completion | Departure, accepted: bool) -> None:
         in_doubt = outcome.run_id in self._in_doubt

@@ -10,7 +10,7 @@ from datetime import datetime
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 """All ids lie between these."""
-_lock = threading.Lock()
+_lock = threading.RLock()
 _last = 0
 """Of the newest job id: its milliseconds, and twelve bits that count within one."""
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
@@ -35,10 +35,22 @@ def new_job_ids(count: int) -> list[str]:
 def _next(count: int, noise: str) -> int:
     """The first of so many consecutive numbers that nobody has had."""
     global _last
+    moment = time.time_ns() // 1_000_000 << 12 | int(noise[:4], 16) >> 5
+    # A finalizer or a signal handler that enqueues may interrupt the thread inside this lock: nothing is called in between.
     with _lock:
-        first = max(_last + 1, time.time_ns() // 1_000_000 << 12 | int(noise[:4], 16) >> 5)
+        first = moment if moment > _last else _last + 1
         _last = first + count - 1
     return first
+
+
+def _forget_holder() -> None:
+    """In a forked child the thread that held the lock does not exist."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_holder)
 
 
 def _job_id(number: int, noise: str) -> str:

@@ -36,7 +36,7 @@ from holdfast.settings import Settings
 from holdfast.store.protocol import Claimed, Completion, Departure, Leaving
 from holdfast.task import Task
 
-_opening = threading.Lock()
+_opening = threading.RLock()
 COUNTED_AS = {
     Leaving.RETRY: "retried",
     Leaving.FAIL: "failed",
@@ -46,6 +46,16 @@ COUNTED_AS = {
 }
 _HERE = os.path.dirname(__file__)
 _AROUND_THE_TASK = (__file__, os.path.join(_HERE, "processes", ""), os.path.dirname(asyncio.__file__))
+
+
+def _reset_after_fork() -> None:
+    """The thread that held it may not exist here."""
+    global _opening
+    _opening = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 class Interrupt(StrEnum):
@@ -135,7 +145,7 @@ class Attempt:
         (self.buffer or self._open_log()).set_progress(fraction, stage)
 
     def printed(self, stream: str, text: bytes | str) -> bool:
-        if "print" not in self.task.spec.capture:
+        if "print" not in self.task.spec.capture or self.host.run_logs.inherited:
             return False
         lines = self.prints.get(stream)
         if lines is None:
@@ -157,11 +167,14 @@ class Attempt:
             await self.host.run_logs.room(self.buffer)
 
     def _open_log(self, *, speaks: bool = True) -> RunBuffer:
-        with _opening:  # the first lines may come from several threads
+        opened, now = self.host.run_logs.open(self.claimed.id, self.claimed.run_id), time.monotonic()
+        # The first lines may come from several threads, and from a finalizer inside this very lock: nothing is called between
+        # the check and the assignment.
+        with _opening:
             if self.buffer is None:
-                self.buffer = self.host.run_logs.open(self.claimed.id, self.claimed.run_id)
-                self.first_line = time.monotonic() if speaks else None
-            return self.buffer
+                self.buffer = opened
+                self.first_line = now if speaks else None
+        return self.buffer
 
     def end_prints(self) -> None:
         """What was begun without a line end, before anything else is said."""

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from holdfast.console import CONTROL
 from holdfast.errors import ConfigError, Conflict, HoldfastError, InvalidOption, NotFound
 from holdfast.ids import new_job_id
 from holdfast.job import Job
@@ -279,7 +280,9 @@ def _scope(name: str, tenant: str | None) -> tuple[str, str]:
 
 
 def _own_name(name: str) -> str:
-    if checked_name("name", name).startswith(SYSTEM):
+    if CONTROL.search(checked_name("name", name)):
+        raise InvalidOption(f"name must be text without control characters, not {reprlib.repr(name)}.")
+    if name.startswith(SYSTEM):
         raise InvalidOption(f"Names that begin with {SYSTEM} belong to the system; choose another for {reprlib.repr(name)}.")
     return name
 

@@ -8,6 +8,7 @@ the whole process (python/cpython 106883).
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +31,8 @@ class _Start:
 
 _under_way: dict[_Start, None] = {}
 """No lock: a signal handler may start a thread while the main thread starts one. `copy` and single changes are atomic."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_under_way.clear)  # the threads that make these starts are the parent's
 
 
 @contextmanager
@@ -50,8 +53,10 @@ def start(thread: threading.Thread) -> None:
 class Executor(ThreadPoolExecutor):
     """A pool whose `submit`, which starts threads, is watched as well."""
 
-    def __init__(self, max_workers: int | None = None, *, thread_name_prefix: str) -> None:
-        super().__init__(max_workers, thread_name_prefix)
+    def __init__(
+        self, max_workers: int | None = None, *, thread_name_prefix: str, initializer: Callable[[], None] | None = None
+    ) -> None:
+        super().__init__(max_workers, thread_name_prefix, initializer)
         self._name = thread_name_prefix
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import logging
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -193,3 +194,18 @@ def pays_and_fails() -> None:
 @hf.task(isolate=True, max_attempts=1)
 async def pays_without_waiting() -> None:
     current().spend(7, "ai")
+
+
+@hf.task(isolate=True)
+def fork_and_log() -> int | None:
+    current().log.info("before")
+    child = multiprocessing.get_context("fork").Process(target=_log_much)
+    child.start()
+    child.join(40)
+    current().log.info("after")
+    return child.exitcode
+
+
+def _log_much() -> None:
+    for _ in range(100):
+        current().log.info("x" * 10_000)

@@ -342,3 +342,19 @@ def test_sync_programs_have_the_same_verbs(database_url: str) -> None:
     hf.schedules.remove_sync("tick", tenant="acme")
     assert hf.schedules.list_sync(tenant="acme") == []
     hf.close()
+
+
+async def test_a_schedule_has_no_control_characters_in_its_name(hf: Holdfast) -> None:
+    """Names stand in logs and in terminals."""
+
+    @hf.task
+    async def work() -> None: ...
+
+    for name in ("a\x1b[2J", "a\nb", "a\u202eb"):
+        with pytest.raises(InvalidOption, match="without control characters"):
+            await hf.schedules.set(name, work, 60)
+        with pytest.raises(ConfigError, match="without control characters"):
+            hf.every(60, name=name)(work)
+    assert (
+        await hf.schedules.set("jeden\u00a0Tag · 毎日\u3000👩\u200d💻", work, 60)
+    ).name == "jeden\u00a0Tag · 毎日\u3000👩\u200d💻"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast import Holdfast, State
-from holdfast.errors import HoldfastError, JobCancelled, JobFailed, JobNotFound, ResultTimeout
+from holdfast.errors import HoldfastError, JobCancelled, JobFailed, JobNotFound, ResultTimeout, StorageUnavailable
 from tests.support.waiting import until_sync
 
 
@@ -159,3 +159,81 @@ def test_a_worker_can_be_watched_from_a_sync_program(program: Holdfast) -> None:
     go.set()
     assert job.result_sync(timeout=40) == "seen"
     thread.join(60)
+
+
+def test_closing_answers_calls_of_other_threads(program: Holdfast) -> None:
+    """Those that wait for a result get a typed error instead of waiting for ever."""
+
+    @program.task
+    def work() -> None: ...
+
+    job = work.enqueue_sync()
+    failures: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            job.result_sync()
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=wait, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    until_sync(lambda: len(program._portal._background._calls) == 3)  # type: ignore[union-attr]
+    program.close()
+    for thread in threads:
+        thread.join(40)
+    assert [type(failure) for failure in failures] == [StorageUnavailable] * 3
+    assert "was closed during the call" in str(failures[0])
+
+
+def test_calls_that_come_while_it_is_closed_are_all_answered(program: Holdfast) -> None:
+    """With a result or a typed error; none falls between the end of the loop and that of its thread."""
+
+    @program.task
+    def work() -> None: ...
+
+    answers: list[object] = []
+    stop = threading.Event()
+
+    def keep_calling() -> None:
+        while not stop.is_set():
+            try:
+                answers.append(work.enqueue_sync().state)
+            except BaseException as failure:
+                answers.append(type(failure))
+
+    threads = [threading.Thread(target=keep_calling, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(5):
+        reached = len(answers) + 20
+        until_sync(lambda reached=reached: len(answers) > reached)
+        program.close()
+    stop.set()
+    for thread in threads:
+        thread.join(40)
+    assert not any(thread.is_alive() for thread in threads)
+    assert set(answers) <= {State.QUEUED, StorageUnavailable}
+
+
+def test_a_finalizer_in_the_thread_that_writes_cannot_wait_for_itself(sqlite_url: str) -> None:
+    """The collector may run it there: its call is refused, and all others are answered."""
+    hf = Holdfast(sqlite_url)
+
+    @hf.task
+    def work() -> None: ...
+
+    refused: list[HoldfastError] = []
+
+    def finalize(session: object) -> None:
+        try:
+            work.enqueue_sync()
+        except HoldfastError as error:
+            refused.append(error)
+
+    for thread in (hf.store._writer, hf.store._readers):  # type: ignore[attr-defined]
+        hf.call_sync(asyncio.wait_for(thread.run(finalize), 40))
+    assert ["would wait for itself" in str(error) for error in refused] == [True, True]
+    assert work.enqueue_sync().state is State.QUEUED
+    hf.close()

@@ -242,3 +242,46 @@ def test_a_package_path_out_of_the_repository_is_refused_when_it_is_connected(pa
     """Before anything is stored."""
     with pytest.raises(InvalidOption, match="must lie in the repository"):
         _check("acme", "shop", Project(id="", source="https://example.org/a.git", path=path))
+
+
+@pytest.mark.parametrize(
+    ("written", "spelled"),
+    [
+        ("bücher.example", "xn--bcher-kva.example"),
+        ("BÜCHER.example.", "xn--bcher-kva.example"),
+        ("faß.example", "xn--fa-hia.example"),
+        ("例え。テスト", "xn--r8jz45g.xn--zckzah"),
+        ("Example.COM.", "example.com"),
+    ],
+)
+async def test_git_gets_a_host_in_the_one_spelling_that_was_checked(
+    clone: Cloned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, spelled: str
+) -> None:
+    """By another one it would look the name up again, past the addresses that it is tied to."""
+    seen = tmp_path / "seen.json"
+    program(tmp_path / "programs", "git", f"open({str(seen)!r}, 'w').write(json.dumps(arguments)); sys.exit(1)")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}:{os.environ['PATH']}")
+    asked = answer(monkeypatch, PUBLIC)
+    await clone(f"https://{written}/a.git", trusted=False)
+    arguments = json.loads(seen.read_text(encoding="utf-8"))
+    assert asked == [spelled] and f"http.curloptResolve={spelled}:443:{PUBLIC}" in arguments
+    assert f"https://{spelled}/a.git" in arguments
+
+
+@pytest.mark.parametrize(
+    "host", ["a" * 64 + ".example", "a..example", "exa%6dple.com", "\u2488com.example", "xn--\u00fc", "[::1"]
+)
+async def test_a_host_that_cannot_be_spelled_is_refused(clone: Cloned, host: str) -> None:
+    """When it is connected and when it is cloned, in words and not by an error of the encoder."""
+    written = f"https://{host}/a.git"
+    with pytest.raises(InvalidOption):
+        check_for_strangers(Project(id="", source=written), ())
+    assert (await clone(written, trusted=False)).last.code == "address_invalid"
+
+
+@pytest.mark.parametrize("host", ["１２７.０.０.１", "①②⑦.0.0.1", "ｌocalhost", "127。0。0。1"])
+async def test_an_address_in_letters_that_only_look_like_it_is_refused(clone: Cloned, host: str) -> None:
+    """They become the ordinary ones before anything is checked."""
+    with pytest.raises(InvalidOption, match="private address"):
+        check_for_strangers(Project(id="", source=f"https://{host}/a.git"), ())
+    assert (await clone(f"https://{host}/a.git", trusted=False)).last.code == "address_private"

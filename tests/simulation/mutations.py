@@ -87,6 +87,7 @@ MUTATIONS = [
     ),
     Mutation("the fence of a heartbeat", _text("lease_extend", "AND run_id = beat.value ->> '$.run_id' ", ""), "changed lease"),
     Mutation("the fence of progress", _text("progress_set", "AND run_id = :run_id ", ""), "changed progress"),
+    Mutation("the fence of steps", _text("step_save", "AND run_id = :run_id ", ""), "kept the step"),
     Mutation("the fence of log lines", _text("log_lease", "AND run_id = :run_id ", ""), "wrote to its log"),
     Mutation("the count of a tenant's limit", _text("lanes_room", *NO_COUNT), AT_ONCE),
     Mutation("the lock of a tenant's limit", _room_without_lock, AT_ONCE),

@@ -44,6 +44,33 @@ def test_a_line_whose_arguments_do_not_fit_is_printed_all_the_same(printed: io.S
     assert printed.getvalue() == "%d of %d ('[REDACTED]',)\n"
 
 
+@pytest.mark.parametrize("name", ["holdfast.web", "holdfast.extraction", "holdfast.of.an.application"])
+def test_loggers_below_ours_are_guarded_too(name: str) -> None:
+    """Under handlers of the application, whether the logger was made before or after."""
+    out = io.StringIO()
+    handler = logging.StreamHandler(out)
+    logging.getLogger().addHandler(handler)
+    before = logging.getLogger(f"{name}.before")
+    guard_log()
+    try:
+        raise ValueError(TOKEN)
+    except ValueError:
+        before.exception("failed with %s", TOKEN)
+    logging.getLogger(f"{name}.after").warning(TOKEN)
+    logging.getLogger("holdfasted").warning("not ours: %s", "as it is")
+    logging.getLogger().removeHandler(handler)
+    assert TOKEN not in out.getvalue()
+    assert out.getvalue().startswith("failed with [REDACTED]\nTraceback")
+    assert out.getvalue().endswith("[REDACTED]\nnot ours: as it is\n")
+
+
+def test_control_characters_are_shown_and_not_obeyed(printed: io.StringIO) -> None:
+    """A name neither begins a line of its own nor moves the cursor."""
+    guard_log()
+    logging.getLogger("holdfast").warning("schedule %s", "a\r\n2026 ERROR forged\x1b[2J\u202e")
+    assert printed.getvalue() == "schedule a\\r\\n2026 ERROR forged\\x1b[2J\\u202e\n"
+
+
 def test_the_formatter_cleans_the_whole_line() -> None:
     """Also what comes from the record's own fields."""
     record = logging.LogRecord(TOKEN, logging.INFO, "x.py", 1, "hello", None, None)

@@ -8,7 +8,10 @@ import pytest
 
 from holdfast.runlog import desk as runlog_desk
 from holdfast.runlog.desk import Desk, Notice, RunBuffer
+from holdfast.runlog.text import weight
 from holdfast.settings import load_settings
+from tests.support.forks import exit_code, forked
+from tests.support.interrupts import MOST, Interrupting, ends
 
 
 @pytest.fixture
@@ -70,3 +73,60 @@ def test_a_line_of_holdfast_itself_always_fits(buffer: RunBuffer) -> None:
     say(buffer, *["x"] * 10)
     buffer.note("error", "it failed", None)
     assert buffer.waiting[-1][1] == "it failed"
+
+
+def test_what_logs_in_the_middle_of_a_log_line_does_not_wait_for_itself() -> None:
+    """Each line is kept, whatever line of our code it interrupts, and none is counted twice."""
+    buffer = RunBuffer("job", "run", load_settings(), Desk(lambda: True, lambda: None))
+    hook = Interrupting(runlog_desk.__file__, lambda: say(buffer, "inner"))
+    assert ends(hook, lambda: say(buffer, *map(str, range(20))))
+    messages = [line[1] for line in buffer.waiting]
+    assert [message for message in messages if message != "inner"] == [str(number) for number in range(20)]
+    assert hook.acted == MOST and messages.count("inner") == hook.acted and buffer.unkept == len(messages)
+    assert buffer.bytes_waiting == buffer._desk.bytes_waiting == sum(weight(line) for line in buffer.waiting)  # type: ignore[arg-type]
+
+
+def test_what_logs_while_the_writer_takes_lines_does_not_disturb_it() -> None:
+    """Neither a line nor progress that comes in the middle of it is lost."""
+    desk = Desk(lambda: True, lambda: None)
+    buffer = RunBuffer("job", "run", load_settings(), desk)
+    say(buffer, *map(str, range(20)))
+    hook = Interrupting(runlog_desk.__file__, lambda: (say(buffer, "inner"), buffer.set_progress(0.5, None)))
+    taken = []
+
+    def work() -> None:
+        with desk.lock:
+            taken.extend(buffer.take(20, 1_000_000)[0])
+
+    assert ends(hook, work)
+    assert [line[1] for line in taken] == [str(number) for number in range(20)]
+    assert [line[1] for line in buffer.waiting] == ["inner"] * hook.acted and buffer.progress == (0.5, None)
+
+
+def test_a_full_log_that_is_interrupted_while_it_waits_for_room_goes_on(buffer: RunBuffer) -> None:
+    """The lock is free while a thread waits for room, and its own once more after that."""
+    hook = Interrupting(runlog_desk.__file__, lambda: say(buffer, "inner"))
+    assert ends(hook, lambda: say(buffer, *["x"] * 10))
+    kept = sum(1 for line in buffer.waiting if not isinstance(line, Notice))
+    missing = sum(line.dropped for line in buffer.waiting if isinstance(line, Notice)) + buffer.dropped
+    assert kept + missing == buffer.unkept == 10 + hook.acted
+
+
+def test_a_log_in_a_forked_process_takes_nothing_and_holds_up_nobody() -> None:
+    """Its writer is in the parent, and perhaps a thread of the parent held the lock at the fork."""
+    buffer = RunBuffer("job", "run", load_settings(), Desk(lambda: True, lambda: None))
+    held, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with buffer._desk.lock:
+            held.set()
+            go_on.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(60)
+    pid = forked(lambda: (say(buffer, "lost"), buffer.set_progress(0.5, None)))
+    go_on.set()
+    holder.join()
+    assert exit_code(pid) == 0
+    assert not buffer.waiting

@@ -179,3 +179,16 @@ async def test_an_operation_without_memory_is_told_so_and_the_writer_goes_on(pat
     finally:
         writer.close()
     assert notes_in(path) == ["written"]
+
+
+async def test_operations_of_a_writer_that_dies_fail_and_the_next_ones_are_done(writer: Writer, path: str) -> None:
+    """Those in its hands and those in the queue get a typed error; a new thread takes over."""
+
+    def die(session: Session) -> None:
+        raise SystemExit
+
+    answers = await asyncio.wait_for(in_one_commit(writer, note("first"), die, note("third")), 40)
+    assert [type(answer) for answer in answers] == [StorageUnavailable] * 3
+    assert "The writer thread" in str(answers[0])
+    assert await asyncio.wait_for(writer.run(note("later")), 40) == "later"
+    assert notes_in(path) == ["later"]

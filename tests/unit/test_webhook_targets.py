@@ -6,6 +6,7 @@ import ipaddress
 
 import pytest
 
+from holdfast.addresses import is_public
 from holdfast.errors import InvalidOption, TargetRefused
 from holdfast.webhooks.targets import check_url, resolve
 from tests.support.addresses import PRIVATE, PUBLIC, PUBLIC_6, answer
@@ -68,3 +69,39 @@ def test_what_is_no_address_of_a_webhook_is_refused(url: str) -> None:
     """Before anything is stored."""
     with pytest.raises(InvalidOption):
         check_url(url, ())
+
+
+@pytest.mark.parametrize(
+    ("written", "spelled"), [("bücher.example", "xn--bcher-kva.example"), ("faß.example:8443", "xn--fa-hia.example:8443")]
+)
+async def test_a_name_beyond_ascii_is_looked_up_and_called_in_one_spelling(
+    monkeypatch: pytest.MonkeyPatch, written: str, spelled: str
+) -> None:
+    """The resolver, the header Host and TLS get the same one, which is ASCII."""
+    asked = answer(monkeypatch, PUBLIC)
+    (target,) = await resolve(f"https://{written}/hook", ())
+    assert (target.host, target.name, asked) == (spelled, spelled.partition(":")[0], [spelled.partition(":")[0]])
+
+
+@pytest.mark.parametrize("host", ["a" * 64 + ".example", "a..example", "\u2488com.example", "xn--\u00fc", "exa%6dple.com"])
+async def test_a_name_that_cannot_be_encoded_is_refused(host: str) -> None:
+    """When it is stored, and where it was stored before."""
+    with pytest.raises(InvalidOption, match=r"names no host|cannot be read"):
+        check_url(f"https://{host}/hook", ())
+    with pytest.raises(TargetRefused):
+        await resolve(f"https://{host}/hook", ())
+
+
+@pytest.mark.parametrize("host", ["１２７.０.０.１", "127。0。0。1"])
+async def test_digits_that_only_look_like_digits_are_an_address(host: str) -> None:
+    """It is refused like the one that it stands for."""
+    with pytest.raises(InvalidOption, match="not public"):
+        check_url(f"https://{host}/hook", ())
+
+
+@pytest.mark.parametrize(
+    "address", [PUBLIC, PUBLIC_6, f"::ffff:{PUBLIC}", "64:ff9b::5db8:d70e", "2002:5db8:d70e::1", "8.8.8.8"]
+)
+def test_public_addresses_stay_public(address: str) -> None:
+    """Also inside of the forms that carry one of IPv4."""
+    assert is_public(ipaddress.ip_address(address))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import uuid
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, Literal
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast import Holdfast, Job, State
-from holdfast.addresses import is_public
+from holdfast.addresses import ascii_host, is_public
 from holdfast.errors import InvalidOption, JobNotFound, NotFound
 from holdfast.extraction.context import Project
 from holdfast.extraction.errors import NoRepository
@@ -98,8 +99,8 @@ def check_for_strangers(given: Project, hosts_allowed: Collection[str]) -> None:
     """What somebody may name who does not sit at this machine. Names are looked up, and their addresses judged, at each run."""
     if not given.source.startswith("https://") or " " in given.source or not host_of(given.source):
         raise InvalidOption("The address of a repository must begin with https://.")
-    host = (urlsplit(given.source).hostname or "").lower()
-    if host in hosts_allowed:
+    host = ascii_host(urlsplit(given.source).hostname or "")
+    if is_allowed(host, hosts_allowed):
         return
     try:
         public = is_public(ipaddress.ip_address(host))
@@ -109,11 +110,20 @@ def check_for_strangers(given: Project, hosts_allowed: Collection[str]) -> None:
         raise InvalidOption(f"{host:.100} is a private address; an operator may add it to the hosts that are allowed.")
 
 
+def is_allowed(host: str, hosts_allowed: Collection[str]) -> bool:
+    """`host` as `ascii_host` gives it; those that are allowed as the operator writes them."""
+    for allowed in hosts_allowed:
+        with suppress(ValueError):
+            if ascii_host(allowed) == host:
+                return True
+    return False
+
+
 def host_of(source: str) -> str:
     """With the port, where it is not the usual one; empty where it cannot be told."""
     try:
         parts = urlsplit(source)
-        host, port = (parts.hostname or "").lower(), parts.port
+        host, port = ascii_host(parts.hostname or ""), parts.port
     except ValueError:
         return ""
     return host if not host or port in (None, 443) else f"{host}:{port}"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.errors import ConfigError
+from holdfast.forking import keep_for_parent, reset_after_fork
 from holdfast.machines.protocol import ProviderBusy, ProviderDown
 from holdfast.redact import redact
 
@@ -109,6 +110,12 @@ class Calls:
         self._headers = headers
         self._request_id_header = request_id_header
         self._paces = Paces(now)
+        reset_after_fork(self)
+
+    def _reset_after_fork(self) -> None:
+        """Two processes on one connection would read each other's answers."""
+        keep_for_parent(self._client)
+        self._client = None
 
     async def send(
         self,

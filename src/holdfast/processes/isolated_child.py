@@ -24,6 +24,8 @@ from holdfast.console import guard_console
 from holdfast.context import CurrentRun, Platform, current_run
 from holdfast.errors import ConfigError
 from holdfast.finish import departure_of, one_line
+from holdfast.forking import keep_for_parent, reset_after_fork
+from holdfast.handover import Handover
 from holdfast.processes import watchdog
 from holdfast.processes.isolated import Order, frame
 from holdfast.run import load_arguments, log_error, result_json
@@ -39,8 +41,9 @@ class ParentLink:
     """The run's way back to its worker. Lines may come from any thread."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._lock = threading.Lock()
+        self._connection: socket.socket | None = connection
+        self._frames = Handover(connection.sendall)
+        reset_after_fork(self)
         self.cancelled = False
         self.cancelled_by: str | None = None
         self._completed_in_tx = False
@@ -58,8 +61,13 @@ class ParentLink:
         self.send({"completed_in_tx": value})
 
     def send(self, message: dict[str, Any]) -> None:
-        with self._lock:
-            self._connection.sendall(frame(message))
+        if self._connection is not None:
+            self._frames.give(frame(message))
+
+    def _reset_after_fork(self) -> None:
+        """Frames of two processes on one stream would run into each other: the run alone speaks."""
+        keep_for_parent(self._connection)
+        self._connection = None
 
     def log(
         self,
@@ -92,8 +100,8 @@ class ParentLink:
         return msgspec.json.decode(data) if data else None
 
     def _read(self, size: int) -> bytes | None:
-        parts = []
-        while size:
+        parts: list[bytes] = []
+        while size and self._connection is not None:
             part = self._connection.recv(min(size, 1 << 20))
             if not part:
                 return None

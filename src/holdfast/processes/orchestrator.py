@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.clock import DatabaseClock
 from holdfast.errors import StorageError
+from holdfast.forking import keep_for_parent, reset_after_fork
 from holdfast.machines.protocol import (
     Machine,
     NoCapacity,
@@ -89,12 +90,18 @@ class Orchestrator:
         self._asked_again = False
         self._stopping = asyncio.Event()
         self._heard = asyncio.Event()
+        reset_after_fork(self)
 
     @property
     def records(self) -> Records:
         return self._records
 
     # -- asked by an enqueue
+
+    def _reset_after_fork(self) -> None:
+        """The look that is under way goes on in the parent."""
+        keep_for_parent(self._asking)
+        self._asking = None
 
     def ask(self) -> None:
         """Look soon, in the background. Never waits and never raises; ten thousand calls cost a few looks."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ NOTHING = 1000
 """A level that no record has."""
 
 _from_logging: ContextVar[bool] = ContextVar("holdfast_from_logging", default=False)
-_lock = threading.Lock()
+_lock = threading.RLock()
 _watching = False
 _printing = 0
 
@@ -129,3 +130,13 @@ def _watch_output(change: int) -> None:
                 setattr(sys, name, _Tap(name, stream))
             elif not _printing and isinstance(stream, _Tap):
                 setattr(sys, name, stream._under)
+
+
+def _reset_after_fork() -> None:
+    """The thread that held it may not exist here."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_after_fork)

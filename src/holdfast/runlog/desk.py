@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, NamedTuple
 
+from holdfast.forking import reset_after_fork
 from holdfast.job import LogLine
 from holdfast.runlog.text import Limits, Said, cleaned, name_of, said, weight
 from holdfast.settings import Settings
@@ -42,7 +43,11 @@ class Notice(NamedTuple):
 
 
 class RunBuffer:
-    """What one run has said and what is not written yet. From any thread; all under the desk's lock."""
+    """What one run has said and what is not written yet. From any thread; all under the desk's lock.
+
+    A finalizer, a signal handler or a tracing hook may log while its own thread is inside that lock. What it logs is handed to
+    the holder of the lock, which adds it on release: see `Desk`.
+    """
 
     def __init__(self, job_id: str, run_id: str, settings: Settings, desk: Desk) -> None:
         self.job_id = job_id
@@ -73,7 +78,6 @@ class RunBuffer:
         self._limits = Limits.of(settings)
         self._lines_max = settings.log_lines_max
         self._desk = desk
-        self._lock = desk.lock
         self._said = 0
         self._last_no = 0
 
@@ -89,32 +93,48 @@ class RunBuffer:
         """A line waits a little for room, and is counted where there is none. Lines of Holdfast itself are always kept: there
         are few, and how a run ended is worth more than any line of the task's."""
         size, desk = weight(line), self._desk
-        with self._lock:
-            if self.over:
-                return
-            if ours:
-                self.say_what_was_dropped()
-            elif self._said >= self._lines_max:
-                return self._drop_beyond_limit()
-            elif self.bytes_waiting > BYTES_ALWAYS and self.is_full and not desk.wait_for_room(self):
-                return self._drop(AWAY if desk.away else TOO_FAST)
-            elif self.dropped:
-                self.say_what_was_dropped()
-            self._said += not ours
-            self.unkept += 1
-            self.waiting.append(line)
-            self.bytes_waiting += size
-            desk.bytes_waiting += size
-            if not self.queued or (desk.bytes_waiting > HURRY_BYTES and not desk.hurried):
-                desk.gained(self)
+        if desk.held_here():
+            desk.late.append((self._put, line, ours, size))
+            return
+        with desk.inner_lock:
+            self._put(line, ours, size)
+        if desk.late:
+            desk.add_late()
+
+    def _put(self, line: Said, ours: bool, size: int) -> None:
+        desk = self._desk
+        if self.over or desk.inherited:
+            return
+        if ours:
+            self.say_what_was_dropped()
+        elif self._said >= self._lines_max:
+            return self._drop_beyond_limit()
+        elif self.bytes_waiting > BYTES_ALWAYS and self.is_full and not desk.wait_for_room(self):
+            return self._drop(AWAY if desk.away else TOO_FAST)
+        elif self.dropped:
+            self.say_what_was_dropped()
+        self._said += not ours
+        self.unkept += 1
+        self.waiting.append(line)
+        self.bytes_waiting += size
+        desk.bytes_waiting += size
+        if not self.queued or (desk.bytes_waiting > HURRY_BYTES and not desk.hurried):
+            desk.gained(self)
 
     def set_progress(self, fraction: float | None, stage: str | None) -> None:
         stage = None if stage is None else name_of(stage)
-        with self._lock:
-            if not self.over:
-                old = self.progress or (None, None)
-                self.progress = (old[0] if fraction is None else fraction, old[1] if stage is None else stage)
-                self._desk.gained(self)
+        desk = self._desk
+        if desk.held_here():
+            desk.late.append((self._set_progress, fraction, stage))
+            return
+        with desk.lock:
+            self._set_progress(fraction, stage)
+
+    def _set_progress(self, fraction: float | None, stage: str | None) -> None:
+        if not self.over and not self._desk.inherited:
+            old = self.progress or (None, None)
+            self.progress = (old[0] if fraction is None else fraction, old[1] if stage is None else stage)
+            self._desk.gained(self)
 
     @property
     def is_full(self) -> bool:
@@ -194,11 +214,19 @@ class RunBuffer:
 
 
 class Desk:
-    """What the tasks and the writer share: who has something to say, and how much waits."""
+    """What the tasks and the writer share: who has something to say, and how much waits.
+
+    `lock` must not be taken twice by one thread: what is changed inside it would change under its holder. Code of users can
+    run in the middle of it all the same (`__del__`, signal handlers, tracing hooks). It asks `held_here` and leaves its work
+    in `late`, which the holder does on release.
+    """
 
     def __init__(self, wake: Callable[[], bool], hurry: Callable[[], None]) -> None:
-        self.lock = threading.Lock()
-        self.room = threading.Condition(self.lock)
+        self.late: deque[tuple[Any, ...]] = deque()
+        """Functions with their arguments, to be called under the lock."""
+        self._make_lock()
+        self.inherited = False
+        """This process was forked from the worker: the writer's thread exists only there, so nothing is taken here."""
         self.dirty: deque[RunBuffer] = deque()
         self.closing: set[RunBuffer] = set()
         self.bytes_waiting = 0
@@ -208,6 +236,26 @@ class Desk:
         self._wake = wake
         self._hurry = hurry
         self._loop_may_wait_at = 0.0
+        reset_after_fork(self)
+
+    def _make_lock(self) -> None:
+        self.inner_lock = threading.RLock()
+        self.room = threading.Condition(self.inner_lock)
+        self.held_here: Callable[[], bool] = self.room._is_owned  # type: ignore[attr-defined]
+        self.lock = _Released(self)
+
+    def _reset_after_fork(self) -> None:
+        self._make_lock()
+        self.late.clear()
+        self.inherited = True
+
+    def add_late(self) -> None:
+        """What came while its own thread was inside the lock."""
+        while self.late:
+            with self.inner_lock:
+                while self.late:
+                    work, *arguments = self.late.popleft()
+                    work(*arguments)
 
     def gained(self, buffer: RunBuffer) -> None:
         if not buffer.queued:
@@ -257,3 +305,18 @@ class Desk:
         if buffer.on_end is not None:
             buffer.on_end()
             buffer.on_end = None
+
+
+class _Released:
+    """The desk's lock, for `with`: what came late is added on release."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def __enter__(self) -> None:
+        self._desk.inner_lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._desk.inner_lock.release()
+        if self._desk.late:
+            self._desk.add_late()

@@ -30,6 +30,11 @@ class RunLogs:
         self._writer: LogWriter | None = None
         self._stopped = False
 
+    @property
+    def inherited(self) -> bool:
+        """Whether this is a fork of the worker's process, where nothing writes."""
+        return self._desk.inherited
+
     def open(self, job_id: str, run_id: str) -> RunBuffer:
         return RunBuffer(job_id, run_id, self._settings, self._desk)
 

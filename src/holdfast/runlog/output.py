@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import codecs
 import re
-import threading
 from collections.abc import Callable
 
+from holdfast.handover import Handover
 from holdfast.runlog.text import CutText, utf8_size
 
 CHARS_KEPT_MAX = 65_536
@@ -23,7 +23,8 @@ class LineSplitter:
     def __init__(self, emit: Callable[[str], None]) -> None:
         self._emit = emit
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._lock = threading.Lock()
+        self._pieces: Handover[str | None] = Handover(self._cut_up)
+        """None for an end."""
         self._begun: list[str] = []
         self._chars = 0
         self._cut = 0
@@ -31,21 +32,24 @@ class LineSplitter:
         self._key_lines = 0
 
     def feed(self, data: bytes | str) -> None:
-        text = data if isinstance(data, str) else self._decode(data)
-        with self._lock:
-            *ended, rest = text.split("\n")
-            for piece in ended:
-                self._add(piece)
-                self._end_line()
-            if rest:
-                self._add(rest)
+        self._pieces.give(data if isinstance(data, str) else self._decode(data))
 
     def end(self) -> None:
         """What was begun and has no line end."""
-        with self._lock:
+        self._pieces.give(None)
+
+    def _cut_up(self, text: str | None) -> None:
+        if text is None:
             self._add(self._decode(b"", True))
             if self._begun:
                 self._end_line()
+            return
+        *ended, rest = text.split("\n")
+        for piece in ended:
+            self._add(piece)
+            self._end_line()
+        if rest:
+            self._add(rest)
 
     def _add(self, piece: str) -> None:
         shown = piece.rstrip("\r")

@@ -216,12 +216,14 @@ class Beat(msgspec.Struct):
 
 
 class Held(msgspec.Struct):
-    """One lease that was extended."""
+    """One lease that is still held."""
 
     id: str
     run_id: str
     cancel_requested: bool
     cancel_requested_by: str | None
+    extended: bool = True
+    """False: the run still has its job, but another session has locked the job's row. Ask again soon."""
 
 
 class Completion(msgspec.Struct):
@@ -496,10 +498,16 @@ class Store(Protocol):
         """Every lease this worker holds, also those of a claim whose answer was lost on the way."""
 
     async def job_complete_if_leased(self, completions: Sequence[Completion]) -> set[str]:
-        """The run ids whose completion was accepted."""
+        """The run ids whose completion was accepted. The others have lost their lease, or another session has locked the job's
+        row: then `run_states` says `running`, and the completion has to be tried again. The same goes for
+        `job_leave_if_leased`, `log_append_if_leased` and `progress_set_if_leased`."""
+
+    async def run_states(self, runs: Sequence[tuple[str, str]]) -> dict[str, State]:
+        """The states of the jobs, by run id, whose newest run is this (job id, run id)."""
 
     def complete_statement(self, completion: Completion) -> CallerStatement:
-        """One completion for the caller's connection; it returns one row if accepted, none if the lease is lost."""
+        """One completion for the caller's connection; it returns one row if accepted, none if the lease is lost. On PostgreSQL
+        that row is the isolation level where an ordered job cannot be completed under it; then nothing was written."""
 
     async def job_leave_if_leased(self, departures: Sequence[Departure]) -> dict[str, State]:
         """Run id -> the state the job went to, for those that still held their lease. Writes history and events."""
@@ -511,7 +519,10 @@ class Store(Protocol):
         their numbers; a number that is there already is left alone (a repeated flush is harmless). Their times are moved to
         the database's clock."""
 
-    async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool: ...
+    async def step_save_if_leased(
+        self, job_id: str, run_id: str, name: str, fingerprint: str, result: str
+    ) -> StepResult | None:
+        """The result that is stored: of several writers the first one wins. None: the lease is lost."""
 
     async def step_get(self, job_id: str, name: str, fingerprint: str) -> StepResult | None: ...
 
@@ -615,7 +626,7 @@ class Store(Protocol):
         """The same for the caller's connection; its rows are (tenant, queued, most)."""
 
     async def tenant_depths(self, tenants: Sequence[str]) -> dict[str, Depth]:
-        """How many claimable jobs each has waiting, counted to what it may have at the most."""
+        """How many queued jobs each has, delayed ones included, counted to what it may have at the most."""
 
     async def tenant_running(self, tenant: str, limit: int) -> list[Job[Any]]:
         """Some of its running jobs, the oldest first."""

@@ -62,10 +62,10 @@ async def serve(
 ) -> None:
     """Until a signal comes. Refuses before it listens where it could not work, or nobody could log in."""
     async with watched(hf.settings.watchdog):
-        await _serve_and_close(hf, host, port, say)
+        await _serve_and_close(hf, host, port, say, trusted_proxies)
 
 
-async def _serve_and_close(hf: Holdfast, host: str, port: int, say: Callable[[str], None]) -> None:
+async def _serve_and_close(hf: Holdfast, host: str, port: int, say: Callable[[str], None], trusted_proxies: str) -> None:
     try:
         await hf.store.schema_version()
         app = hf.asgi()

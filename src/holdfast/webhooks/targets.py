@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from holdfast.addresses import Address, is_public
+from holdfast.addresses import Address, ascii_host, is_public
 from holdfast.errors import InvalidOption, TargetRefused
 
 URL_CHARS_MAX = 2000
@@ -46,17 +46,18 @@ def check_url(url: object, allowed: Sequence[Network]) -> str:
 
 async def resolve(url: str, allowed: Sequence[Network]) -> list[Target]:
     """Every address behind this URL, all of them checked. OSError where the name has none."""
-    parts, literal = _parts(url, allowed)
-    name, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    parts, name, literal = _parts(url, allowed)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
     addresses = [literal] if literal is not None else await _addresses_of(name, port)
     for address in addresses:
         _require_public(address, name, parts.scheme, allowed)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    host = parts.netloc.rpartition("@")[2]
+    host = (f"[{name}]" if ":" in name else name) + (f":{parts.port}" if parts.port else "")
     return [Target(f"{parts.scheme}://{_written(address)}:{port}{path}", host, name) for address in addresses[:ADDRESSES_MAX]]
 
 
-def _parts(url: str, allowed: Sequence[Network]) -> tuple[SplitResult, Address | None]:
+def _parts(url: str, allowed: Sequence[Network]) -> tuple[SplitResult, str, Address | None]:
+    """With the host as it is looked up, and the address if it is one."""
     try:
         parts = urlsplit(url)
         name, _ = parts.hostname or "", parts.port
@@ -66,10 +67,14 @@ def _parts(url: str, allowed: Sequence[Network]) -> tuple[SplitResult, Address |
         raise TargetRefused("A webhook's address begins with https:// (http:// only into a network of webhook_networks).")
     if "@" in parts.netloc or not name or parts.fragment:
         raise TargetRefused("A webhook's address is https://host/path, without a user, a password or a fragment.")
+    try:
+        name = ascii_host(name)
+    except ValueError as error:
+        raise TargetRefused(f"The webhook's address names no host: {error}.") from None
     literal = _literal(name)
     if literal is not None:
         _require_public(literal, name, parts.scheme, allowed)
-    return parts, literal
+    return parts, name, literal
 
 
 def _literal(name: str) -> Address | None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from holdfast import current
-from holdfast.addresses import is_public
+from holdfast.addresses import ascii_host, is_public
 from holdfast.extraction.context import ExtractionContext
+from holdfast.extraction.repositories import is_allowed
 from holdfast.pipeline import Done, Failure, StepFailed, ToolResult
 
 GB = 1_000_000_000
@@ -97,9 +98,9 @@ async def clone(context: ExtractionContext) -> Done:
             context.checkout = folder
             context.commit = await _commit_of(context, folder)
             return Done("Folder opened")
-        address, pinned = folder.as_uri(), []
+        address, pinned = folder.as_uri(), list[str]()
     else:
-        address, pinned = project.source, await _checked(context)
+        address, pinned = await _checked(context)
     context.checkout = context.workspace / "checkout"
     await _clone(context, address, pinned)
     context.commit = await _commit_of(context, context.checkout)
@@ -157,19 +158,26 @@ def _environment(context: ExtractionContext, address: str) -> tuple[dict[str, st
     return env, {"GIT_CONFIG_VALUE_0": header}
 
 
-async def _checked(context: ExtractionContext) -> list[str]:
-    """Settings that tie git to the addresses that were looked at; a name may lead elsewhere a moment later."""
-    parts = urlsplit(context.project.source)
-    host = parts.hostname
-    if parts.scheme not in ("https", "http") or not host or parts.username or parts.password:
-        raise StepFailed("Repository address cannot be used - it must begin with https://", code="address_invalid")
+async def _checked(context: ExtractionContext) -> tuple[str, list[str]]:
+    """The address as git is to have it, and settings that tie git to the addresses that were looked at: a name may lead
+    elsewhere a moment later, or for a program that spells it otherwise."""
+    unusable = StepFailed("Repository address cannot be used - it must begin with https://", code="address_invalid")
+    try:
+        parts = urlsplit(context.project.source)
+        if parts.scheme not in ("https", "http") or not parts.hostname or parts.username or parts.password:
+            raise unusable
+        host, port = ascii_host(parts.hostname), parts.port
+    except ValueError:
+        raise unusable from None
     if context.options.trusted:
-        return []
+        return context.project.source, []
     if parts.scheme != "https":
-        raise StepFailed("Repository address cannot be used - it must begin with https://", code="address_invalid")
-    if host in context.options.hosts_allowed:
-        return ["http.followRedirects=false"]  # it may lead to a host that is not
-    port = parts.port or 443
+        raise unusable
+    shown = f"[{host}]" if ":" in host else host
+    address = parts._replace(netloc=shown if port is None else f"{shown}:{port}").geturl()
+    if is_allowed(host, context.options.hosts_allowed):
+        return address, ["http.followRedirects=false"]  # it may lead to a host that is not
+    port = port or 443
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
@@ -180,7 +188,7 @@ async def _checked(context: ExtractionContext) -> list[str]:
             f"{host} is a private address - an operator may add it to the hosts that are allowed", code="address_private"
         )
     resolved = ",".join(f"[{one}]" if ":" in one else one for one in sorted(addresses))
-    return [f"http.curloptResolve={host}:{port}:{resolved}", "http.followRedirects=false"]
+    return address, [f"http.curloptResolve={host}:{port}:{resolved}", "http.followRedirects=false"]
 
 
 async def _within_limit(context: ExtractionContext, cloning: asyncio.Future[ToolResult]) -> ToolResult:

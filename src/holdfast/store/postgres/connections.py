@@ -8,6 +8,7 @@ its parts on one connection; and the session's settings cannot be chosen.
 from __future__ import annotations
 
 import asyncio
+import os
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -16,6 +17,7 @@ from typing import Any
 import asyncpg
 
 from holdfast.errors import ConfigError, NotMigrated, StorageError, StorageUnavailable
+from holdfast.forking import keep_for_parent, reset_after_fork
 
 Connection = Any
 """An asyncpg connection, or the proxy that a pool hands out."""
@@ -53,6 +55,13 @@ async def _leave_as_it_is(_connection: Connection) -> None:
     """In place of asyncpg's reset, which would cost a round trip after every statement. We change no session state."""
 
 
+async def _learn_arrays(connection: Connection) -> None:
+    """asyncpg asks the server about array types when it first meets them, by a query that a search_path can mislead."""
+    async with connection.transaction():
+        await connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+        await connection.prepare("SELECT $1::text[], $2::uuid[], $3::integer[], $4::bigint[], $5::double precision[]")
+
+
 class Connections:
     """Pools by event loop: a worker's heart beats on a loop of its own, sync callers on yet another."""
 
@@ -65,6 +74,20 @@ class Connections:
         self._pools: dict[asyncio.AbstractEventLoop, tuple[asyncpg.Pool[Any], bool]] = {}
         self._finding_out: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
         self._letting_go: set[asyncio.Task[None]] = set()
+        self._own: set[Connection] = set()
+        """Outside of the pools."""
+        reset_after_fork(self)
+
+    def _reset_after_fork(self) -> None:
+        """The sessions are the parent's. Nothing may be said on their sockets here, no farewell either."""
+        for pool, _ in self._pools.values():
+            for holder in pool._holders:
+                _let_go_of_socket(holder._con)
+        for connection in self._own:
+            _let_go_of_socket(connection)
+        keep_for_parent(self._pools, self._finding_out, self._letting_go, self._own)
+        self._pools, self._finding_out = {}, weakref.WeakKeyDictionary()
+        self._letting_go, self._own = set(), set()
 
     def _pool(self) -> asyncpg.Pool[Any]:
         loop = asyncio.get_running_loop()
@@ -79,6 +102,7 @@ class Connections:
                 min_size=0,
                 max_size=8,
                 reset=_leave_as_it_is,
+                init=_learn_arrays,
                 timeout=_CONNECT_SECONDS,
                 command_timeout=_COMMAND_SECONDS,
                 **({"statement_cache_size": 0} if self.pooled else {"server_settings": _SESSION}),
@@ -149,7 +173,7 @@ class Connections:
 
     @asynccontextmanager
     async def _in_transaction(self, connection: Connection) -> AsyncIterator[None]:
-        transaction = connection.transaction()
+        transaction = connection.transaction(isolation="read_committed")  # behind a pooler the database's default counts
         with self.errors_translated():
             await transaction.start()
         try:
@@ -169,12 +193,15 @@ class Connections:
     async def connect(self) -> Connection:
         """A connection of one's own, outside the pool, for listening."""
         with self.errors_translated():
-            return await asyncpg.connect(
+            connection: Connection = await asyncpg.connect(
                 self.listen_url,
                 timeout=_CONNECT_SECONDS,
                 statement_cache_size=0,
                 server_settings={"application_name": "holdfast listener"},
             )
+        self._own.add(connection)
+        connection.add_termination_listener(self._own.discard)
+        return connection
 
     async def fetch(self, sql: str, *args: Any, patience: float | None = None) -> list[Any]:
         """One statement, committed by itself; asked again when it lost against another one and was rolled back."""
@@ -200,6 +227,16 @@ class Connections:
 
     def errors_translated(self) -> ErrorsTranslated:
         return ErrorsTranslated(self.shown)
+
+
+def _let_go_of_socket(connection: Connection) -> None:
+    """The number stays taken, by what leads nowhere: with the parent gone, this process must not keep its sessions alive, and a
+    finalizer that closes this number, or takes it out of the loop's epoll, must hit nothing."""
+    if connection is None or connection.is_closed():
+        return
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, connection._transport.get_extra_info("socket").fileno())
+    os.close(nowhere)
 
 
 async def is_pooled(connection: Connection) -> bool:

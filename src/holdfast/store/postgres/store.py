@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.clock import DatabaseClock
 from holdfast.errors import JobNotFound, StorageError
+from holdfast.forking import keep_for_parent, reset_after_fork
 from holdfast.ids import first_job_id_at, is_uuid
 from holdfast.job import Job, Run, State, current_run_of
 from holdfast.store import shared
@@ -86,6 +87,11 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
         self._gathering = Gathering(self._insert_now)
         self._listeners: list[Listener] = []
         self._beginnings = Beginnings()
+        reset_after_fork(self)
+
+    def _reset_after_fork(self) -> None:
+        keep_for_parent(self._gathering, self._listeners)
+        self._gathering, self._listeners = Gathering(self._insert_now), []
 
     # -- the server itself ---------------------------------------------------------------------------------------------
 
@@ -216,7 +222,7 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
         beats = sorted(beats, key=lambda beat: beat.id)
         ids, run_ids, leases = [b.id for b in beats], [b.run_id for b in beats], [b.lease_seconds for b in beats]
         found = await self._fetch_soon("lease_extend", ids, run_ids, leases, self._clock.now())
-        return [Held(str(row[0]), str(row[1]), row[2], row[3]) for row in found]
+        return [Held(str(row[0]), str(row[1]), row[2], row[3], row[4]) for row in found]
 
     async def lease_list(self, worker: str) -> list[Beat]:
         return [Beat(row[0], row[1], row[2]) for row in await self._fetch_soon("lease_list", worker)]
@@ -235,11 +241,18 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
         found = await self._fetch_soon("job_leave", _encode(departures).decode(), self._clock.now())
         return {str(row[0]): State(row[1]) for row in found}
 
+    async def run_states(self, runs: Sequence[tuple[str, str]]) -> dict[str, State]:
+        found = await self._fetch_soon("run_states", [job_id for job_id, _ in runs], [run_id for _, run_id in runs])
+        return {str(row[0]): State(row[1]) for row in found}
+
     async def progress_set_if_leased(self, job_id: str, run_id: str, progress: float | None, stage: str | None) -> bool:
         return bool(await self._fetch("progress_set", job_id, run_id, progress, stage, self._clock.now()))
 
-    async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool:
-        return bool(await self._fetch("step_save", job_id, run_id, name, fingerprint, result, self._clock.now()))
+    async def step_save_if_leased(
+        self, job_id: str, run_id: str, name: str, fingerprint: str, result: str
+    ) -> StepResult | None:
+        (row,) = await self._fetch("step_save", job_id, run_id, name, fingerprint, result, self._clock.now())
+        return None if row[0] is None else StepResult(row[0])
 
     async def step_get(self, job_id: str, name: str, fingerprint: str) -> StepResult | None:
         found = await self._fetch("step_get", job_id, name, fingerprint)

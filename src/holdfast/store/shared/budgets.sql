@@ -17,7 +17,7 @@ LEFT JOIN holdfast.budgets AS own ON own.subject = 'tenant:' || asked.tenant AND
 LEFT JOIN holdfast.budgets AS of_plan
     ON asked.tenant <> '' AND of_plan.subject = 'plan:' || coalesce(t.plan, 'free') AND of_plan.kind = asked.kind
 LEFT JOIN holdfast.budget_months AS m ON m.tenant = asked.tenant AND m.kind = asked.kind AND m.ends_at > :now
-WHERE coalesce(m.spent, 0) >= coalesce(own.cents, of_plan.cents) + coalesce(m.extra, 0) - 0.000001
+WHERE coalesce(m.spent, 0) >= coalesce(own.cents, of_plan.cents) + coalesce(m.extra, 0) - CAST(0.000001 AS double precision)
 ORDER BY m.month DESC LIMIT 1;
 
 -- name: budget_month
@@ -61,6 +61,13 @@ INSERT INTO holdfast.budget_runs AS b (run_id, kind, job_id, tenant, spent, late
 VALUES ($1, $2, $3, $4, $5, $6, false, :now)
 ON CONFLICT (run_id, kind) DO UPDATE SET spent = b.spent + excluded.spent, late = b.late + excluded.late
 RETURNING reserved, spent;
+
+-- name: budget_once
+-- One row the first time. Its key is in the transaction of the money: whoever asks again after a lost answer finds it.
+INSERT INTO holdfast.idempotency_keys (id, tenant, fingerprint, token, response, lease_expires_at, expires_at)
+VALUES ($1, $2, '', '', '', :now, :later($3))
+ON CONFLICT (id) DO NOTHING
+RETURNING id;
 
 -- name: budget_runs
 SELECT CAST(job_id AS text) AS job_id, CAST(run_id AS text) AS run_id, kind, reserved, spent, late, created_at

@@ -117,6 +117,10 @@ FROM json_each(:beats) AS beat
 WHERE holdfast_jobs.id = beat.value ->> '$.id' AND run_id = beat.value ->> '$.run_id' AND state = 'running'
 RETURNING id, run_id, cancel_requested_at IS NOT NULL AS cancel_requested, cancel_requested_by;
 
+-- name: run_states
+SELECT job.run_id, job.state FROM json_each(:runs) AS asked
+JOIN holdfast_jobs AS job ON job.id = asked.value ->> 0 AND job.run_id = asked.value ->> 1;
+
 -- name: lease_list
 SELECT id, run_id, lease_seconds FROM holdfast_jobs WHERE state = 'running' AND locked_by = :worker;
 

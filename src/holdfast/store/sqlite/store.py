@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 
 from holdfast.clock import DatabaseClock
 from holdfast.errors import ConfigError, NotMigrated
+from holdfast.forking import keep_for_parent, pause_for_fork, reset_after_fork
 from holdfast.job import Job, Run, State
 from holdfast.process_identity import is_dead
 from holdfast.store import shared
@@ -38,6 +40,7 @@ from holdfast.store.protocol import (
 )
 from holdfast.store.sqlite import claim, demand, finish, insert, lists, look, migrate, reap, rows, steer, transaction
 from holdfast.store.sqlite.connection import MEMORY, open_connection, require_folder, require_new_enough_sqlite
+from holdfast.store.sqlite.in_use import InUse
 from holdfast.store.sqlite.logs import LogVerbs
 from holdfast.store.sqlite.readers import Readers
 from holdfast.store.sqlite.session import STATEMENTS, Session, as_json, now_of
@@ -55,15 +58,19 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
 
     def __init__(self, path: str, *, clock: DatabaseClock | None = None) -> None:
         require_new_enough_sqlite()
-        self._path = path
+        # Of now: after os.chdir the same relative path means another file.
+        self._path = path = path if path == MEMORY else os.path.abspath(path)
         self._clock = clock or DatabaseClock()
         self._may_create = False
         self._checked = False
         self._was_idle = False
         self._wakes: list[Wake] = []
         self._log_wakes: list[Wake] = []
-        self._writer = Writer(path, self._open_writer, self._new_session, self._tell)
-        self._readers = Readers(path, lambda: open_connection(path, read_only=True), self._new_session)
+        self._in_use = InUse()
+        self._writer = Writer(path, self._open_writer, self._new_session, self._tell, self._in_use)
+        self._readers = Readers(path, lambda: open_connection(path, read_only=True), self._new_session, self._in_use)
+        pause_for_fork(self)
+        reset_after_fork(self)
 
     def _new_session(self, connection: sqlite3.Connection) -> Session:
         return Session(connection, now_of(self._clock))
@@ -126,6 +133,22 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
         await asyncio.to_thread(self._writer.close)
         await asyncio.to_thread(self._readers.close)
 
+    def pause_for_fork(self) -> None:
+        if self._in_use.pause() and self._path != MEMORY:
+            self._writer.close_connection()
+            self._readers.close_connections()
+
+    def resume_after_fork(self) -> None:
+        self._in_use.resume()
+
+    def _reset_after_fork(self) -> None:
+        keep_for_parent(self._in_use, list(self._wakes))
+        self._wakes.clear()
+        self._log_wakes.clear()
+        self._in_use = InUse()
+        self._writer.reset_after_fork(self._in_use)
+        self._readers.reset_after_fork(self._in_use)
+
     async def leave_loop(self) -> None:
         """Nothing here belongs to a loop: threads and connections are shared by all of them."""
 
@@ -135,7 +158,7 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
         if self._path == MEMORY:
             opened = transaction.on_writers_connection(self._path, self._writer, self._clock)
         else:
-            opened = transaction.on_own_connection(self._path, self._clock)
+            opened = transaction.on_own_connection(self._path, self._clock, self._in_use)
         async with opened as ours:
             yield ours
         self._tell({""})
@@ -207,13 +230,20 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
     async def job_leave_if_leased(self, departures: Sequence[Departure]) -> dict[str, State]:
         return await self._write(lambda session: finish.leave(session, departures))
 
+    async def run_states(self, runs: Sequence[tuple[str, str]]) -> dict[str, State]:
+        found = await self._read(lambda session: session.all("run_states", runs=as_json(runs)))
+        return {row["run_id"]: State(row["state"]) for row in found}
+
     async def progress_set_if_leased(self, job_id: str, run_id: str, progress: float | None, stage: str | None) -> bool:
         values = {"id": job_id, "run_id": run_id, "progress": progress, "stage": stage}
         return await self._write(lambda session: session.one("progress_set", **values) is not None)
 
-    async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool:
+    async def step_save_if_leased(
+        self, job_id: str, run_id: str, name: str, fingerprint: str, result: str
+    ) -> StepResult | None:
         values = {"id": job_id, "run_id": run_id, "name": name, "fingerprint": fingerprint, "result": result}
-        return await self._write(lambda session: session.one("step_save", **values) is not None)
+        stored = await self._write(lambda session: session.one("step_save", **values))
+        return None if stored is None else StepResult(stored["result"])
 
     async def step_get(self, job_id: str, name: str, fingerprint: str) -> StepResult | None:
         found = await self._read(lambda session: session.one("step_get", job_id=job_id, name=name, fingerprint=fingerprint))

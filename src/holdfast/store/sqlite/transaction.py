@@ -12,8 +12,10 @@ from typing import Any
 
 from holdfast.clock import DatabaseClock
 from holdfast.errors import StorageUnavailable
+from holdfast.portal import others_wait_for_this_thread
 from holdfast.store import shared
 from holdfast.store.sqlite.connection import BUSY_SECONDS, errors_translated, open_connection
+from holdfast.store.sqlite.in_use import InUse
 from holdfast.store.sqlite.session import Session, now_of
 from holdfast.store.sqlite.writer import Writer
 from holdfast.thread_starts import Executor
@@ -47,13 +49,16 @@ class SqliteTransaction:
 
 
 @asynccontextmanager
-async def on_own_connection(path: str, clock: DatabaseClock) -> AsyncIterator[SqliteTransaction]:
+async def on_own_connection(path: str, clock: DatabaseClock, in_use: InUse) -> AsyncIterator[SqliteTransaction]:
     """The connection has a thread of its own: a caller that is cancelled must not close it under a running statement."""
     loop = asyncio.get_running_loop()
-    thread = Executor(1, thread_name_prefix="holdfast sqlite transaction")
+    thread = Executor(1, thread_name_prefix="holdfast sqlite transaction", initializer=others_wait_for_this_thread)
     opened: list[sqlite3.Connection] = []
+    counted: list[InUse] = []
 
     def begin() -> None:
+        in_use.begin()
+        counted.append(in_use)
         opened.append(open_connection(path))
         opened[0].execute("BEGIN IMMEDIATE")
 
@@ -63,6 +68,8 @@ async def on_own_connection(path: str, clock: DatabaseClock) -> AsyncIterator[Sq
     def close() -> None:
         for connection in opened:
             connection.close()  # which rolls back what is not committed
+        for one in counted:
+            one.end()
 
     try:
         with errors_translated(path):

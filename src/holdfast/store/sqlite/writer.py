@@ -7,6 +7,7 @@ answered before the commit.
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import sqlite3
 import threading
@@ -16,9 +17,14 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from holdfast.errors import HoldfastError, StorageUnavailable
+from holdfast.forking import keep_for_parent
+from holdfast.portal import others_wait_for_this_thread
 from holdfast.store.sqlite.connection import MEMORY, REFUSALS, translated
+from holdfast.store.sqlite.in_use import InUse
 from holdfast.store.sqlite.session import NewSession, Session
 from holdfast.thread_starts import start
+
+log = logging.getLogger("holdfast")
 
 T = TypeVar("T")
 Operation = Callable[[Session], T]
@@ -55,6 +61,7 @@ class Writer:
         connect: Callable[[], sqlite3.Connection],
         new_session: NewSession,
         wake: Callable[[set[str]], None],
+        in_use: InUse | None = None,
     ) -> None:
         self.watching = False
         """Whether commits of others (another process, a caller's own connection) are to be noticed."""
@@ -62,6 +69,7 @@ class Writer:
         self._connect = connect
         self._new_session = new_session
         self._wake = wake
+        self._in_use = in_use or InUse()
         self._queue: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -69,6 +77,7 @@ class Writer:
         self._connection: sqlite3.Connection | None = None
         self._data_version: int | None = None
         self._busy_until = 0.0
+        self._batch: list[Ticket] = []
 
     async def run(self, operation: Operation[T]) -> T:
         ticket = Ticket(operation, asyncio.get_running_loop())
@@ -95,6 +104,22 @@ class Writer:
         if self._thread is not None:
             self._thread.join()
 
+    def close_connection(self) -> None:
+        """While it is not in use."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self._data_version = None, None
+
+    def reset_after_fork(self, in_use: InUse) -> None:
+        """The thread, and whoever waits for it, are in the parent. A database in memory is copied with the process."""
+        if self._path != MEMORY:
+            keep_for_parent(self._connection)
+            self._connection, self._data_version = None, None
+        keep_for_parent(self._queue, self._batch)
+        self._queue, self._batch = queue.SimpleQueue(), []
+        self._lock, self._thread, self.watching = threading.Lock(), None, False
+        self._in_use = in_use
+
     def _start(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="holdfast sqlite writer", daemon=True)
@@ -103,14 +128,46 @@ class Writer:
     # -- in the thread -------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
+        others_wait_for_this_thread()
+        try:
+            self._work_until_closed()
+        except BaseException as error:
+            log.critical("The writer thread of %s ended: %r. The next operation starts another one.", self._path, error)
+            self._end_early(error)
+        else:
+            self.close_connection()
+
+    def _work_until_closed(self) -> None:
         while not (self._closed and self._queue.empty()):
-            batch = self._next_batch()
-            if batch:
-                self._commit(batch)
+            self._batch = self._next_batch()
+            if self._batch:
+                with self._in_use.one():
+                    self._commit(self._batch)
+                self._batch = []
             if self.watching and self._path != MEMORY:
                 self._notice_commits_of_others()
-        if self._connection is not None:
-            self._connection.close()
+
+    def _end_early(self, error: BaseException) -> None:
+        """Whoever waits for this thread would wait for ever."""
+        with self._lock:
+            waiting, self._batch = self._batch, []
+            while not self._queue.empty():
+                ticket = self._queue.get()
+                waiting += [ticket] if ticket is not None else []
+            self._thread = None
+        failure = StorageUnavailable(
+            f"The writer thread of {self._path} ended ({error!r}); whether this operation took effect is unknown."
+        )
+        failure.__cause__ = error
+        with suppress(*REFUSALS):
+            if self._connection is not None and self._connection.in_transaction:
+                self._connection.rollback()
+        if self._path != MEMORY:
+            with suppress(*REFUSALS):
+                self.close_connection()
+        for ticket in waiting:
+            ticket.error = ticket.error or failure
+        self._settle(waiting)
 
     def _next_batch(self) -> list[Ticket]:
         batch: list[Ticket] = []
@@ -165,9 +222,7 @@ class Writer:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         if self._path != MEMORY:  # whatever it was, a new connection finds out whether it is over
-            self._connection.close()
-            self._connection = None
-            self._data_version = None
+            self.close_connection()
 
     def _settle(self, batch: list[Ticket]) -> None:
         by_loop: dict[asyncio.AbstractEventLoop, list[Ticket]] = {}
@@ -180,7 +235,8 @@ class Writer:
     def _notice_commits_of_others(self) -> None:
         """The writer's own commits do not change its connection's data version, so what changes it came from outside."""
         try:
-            (version,) = self._open().execute("PRAGMA data_version").fetchone()
+            with self._in_use.one():
+                (version,) = self._open().execute("PRAGMA data_version").fetchone()
         except (*REFUSALS, HoldfastError):
             return  # not there yet, or away: polling goes on meanwhile
         if version != self._data_version:
