@@ -141,14 +141,6 @@ def test_the_hot_functions_pin_their_plans(postgres: psycopg.Connection, functio
 
 
 @pytest.mark.parametrize("mode", PLAN_MODES)
-@pytest.mark.parametrize(("begin", "end"), [("SELECT j.*,", "SKIP LOCKED"), ("SELECT w.id FROM holdfast.workers w", "= w.id)")])
-def test_a_rescue_looks_only_at_running_jobs(postgres: psycopg.Connection, mode: str, begin: str, end: str) -> None:
-    """For expired leases, and for the jobs of dead workers: in their index, never in the table."""
-    plan = plan_of(postgres, part_of("job_reap_v2", begin, end), mode)
-    assert "using jobs_running on jobs j" in plan and "Seq Scan on jobs" not in plan, plan
-
-
-@pytest.mark.parametrize("mode", PLAN_MODES)
 def test_postgresql_claims_straight_from_the_index(postgres: psycopg.Connection, mode: str) -> None:
     """For each tenant its front: no sort of jobs and no scan of the table, also when the plan does not know the values."""
     plan = plan_of(postgres, part_of("job_claim_v3", "SELECT array_agg(c.row)", "LIMIT v_room) AS c"), mode)

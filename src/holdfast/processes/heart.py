@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.finish import DeadlineExceeded, departure_of, release_of
 from holdfast.job import State
+from holdfast.processes.reaper import Reaper
 from holdfast.processes.watchdog import end_in, watched
 from holdfast.run import Attempt, Interrupt
 from holdfast.settings import Settings
@@ -40,11 +41,11 @@ class Body(Protocol):
     settings: Settings
     loop: asyncio.AbstractEventLoop
     running: dict[str, Attempt]
+    reaper: Reaper | None
     watchdog: float
 
     def row(self) -> WorkerRow: ...
     def beat_answered(self, asked: list[Beat], held: list[Held]) -> None: ...
-    def neighbour_is_late(self, seconds: float) -> None: ...
     def found_stuck(self) -> None: ...
     def take_back_waiting(self) -> list[Claimed]: ...
 
@@ -131,8 +132,8 @@ class Heart:
                 held = await self._answered(lambda: body.store.lease_extend_if_held(beats))
                 body.loop.call_soon_threadsafe(body.beat_answered, beats, held)
             seconds = await self._answered(lambda: body.store.worker_seen(body.row()))
-            if seconds is not None:
-                body.loop.call_soon_threadsafe(body.neighbour_is_late, seconds)
+            if seconds is not None and body.reaper is not None:
+                body.loop.call_soon_threadsafe(body.reaper.look_in, seconds)
             return all(lease.extended or lease.run_id in locked_by_itself for lease in held)
         except StorageError as error:
             log.warning("A heartbeat did not reach the database: %s", error)

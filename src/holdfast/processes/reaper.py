@@ -62,9 +62,9 @@ class Reaper:
         self._stopping.set()
         self._wanted.set()
 
-    def look_soon(self) -> None:
-        """The next pass comes now."""
-        self._wanted.set()
+    def look_in(self, seconds: float) -> None:
+        """The next pass comes then; a little later, so that it finds what it is to find."""
+        asyncio.get_running_loop().call_later(max(0.0, seconds) + 0.1, self._wanted.set)
 
     async def run_in_a_worker(self) -> None:
         """Workers alone rescue the jobs of their dead neighbours. A new worker often takes the place of one that died, so it

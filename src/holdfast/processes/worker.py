@@ -77,7 +77,7 @@ class Worker:
         order = QueueOrder(queues)
         self._queues = order.names
         self._concurrency = concurrency
-        self._reaper = Reaper(self.store, settings) if reap else None
+        self.reaper = Reaper(self.store, settings) if reap else None
         self._machine_id = os.environ.get("FLY_MACHINE_ID") or os.environ.get("HOLDFAST_MACHINE_ID")
         self._on_stuck = on_stuck
         self._lifetime = Lifetime(max_lifetime, settings.grace)
@@ -143,8 +143,8 @@ class Worker:
         helpers.start("The tally", self._send_tallies_now_and_then())
         if self._announcer is not None:
             helpers.start("The announcer", self._announcer.run())
-        if self._reaper is not None:
-            helpers.start("The reaper", self._reaper.run_in_a_worker())
+        if self.reaper is not None:
+            helpers.start("The reaper", self.reaper.run_in_a_worker())
         if self._scheduler is not None:
             helpers.start("The scheduler", self._scheduler.run())
         return helpers
@@ -343,10 +343,6 @@ class Worker:
                 attempt.interrupt(Interrupt.LOST)
             elif lease.cancel_requested:
                 attempt.request_cancel(lease.cancel_requested_by)
-
-    def neighbour_is_late(self, seconds: float) -> None:
-        if self._reaper is not None:  # a little later than it says, so that the pass finds what it is to find
-            self.loop.call_later(max(0.0, seconds) + 0.1, self._reaper.look_soon)
 
     # -- winding down --------------------------------------------------------------------------------------------------
 
