@@ -5,7 +5,7 @@ PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser servers demo demo-full test test-fast test-all screenshots conformance cases bench bench-peers chaos chaos-peers soak simulate fuzz fuzz-api fuzz-coverage scan reference docs lint types fmt ci clean
+.PHONY: help setup browser servers demo demo-full test test-fast test-pythons test-all screenshots conformance cases bench bench-peers chaos chaos-peers soak simulate fuzz fuzz-api fuzz-coverage mutants mutants-coverage scan reference docs lint types fmt ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -41,12 +41,18 @@ demo-full: setup ## the same extraction with cdxgen (needs npm) and Semgrep, whi
 # Many tests wait for processes: several at a time take half as long, also on two cores. A file stays together.
 SIDE_BY_SIDE := --numprocesses 4 --dist loadfile
 
+# The suite ends after so many seconds, and says what was running.
+LIMITED := $(if $(LIMIT),--limit $(LIMIT))
+
 test: lint types ## everything: lint, types, all tests on both databases, the list of cases
-	@$(PY) tools/suite.py
+	@$(PY) tools/suite.py $(LIMITED)
 	@$(PY) tools/cases.py
 
-test-fast: setup ## the tests that need no PostgreSQL
-	@$(PY) tools/suite.py --store sqlite
+test-fast: setup ## for the inner loop: SQLite only, without browsers, whole programs and the slowest files
+	@$(PY) tools/suite.py --fast $(LIMITED)
+
+test-pythons: ## the whole suite on every Python that is found (PYTHONS='python3.12 python3.13', FAST=1)
+	@PYTHONS="$(PYTHONS)" $(PYTHON) tools/pythons.py $(if $(FAST),--fast) $(LIMITED)
 
 test-all: test ## also on Debian's PostgreSQL (15), and the conformance suite through PgBouncer
 	@$(PY) tools/older_postgres.py
@@ -88,6 +94,16 @@ fuzz-api: setup ## send a lot of generated requests to every route of the API, a
 fuzz-coverage: setup ## inputs led by coverage through every reader of tests/fuzz for MINUTES=10 (installs atheris): READER=redact
 	@$(PY) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[fuzz]'
 	@$(PY) -m tools.fuzz_coverage $(if $(MINUTES),--minutes $(MINUTES)) $(if $(READER),--reader $(READER))
+
+MUTANTS := nice -n 10 $(PY) -m tools.mutants
+MUTANTS_TESTS := $(filter-out tests/browser/ tests/fixtures/ tests/support/ tests/apps/,$(wildcard tests/*/))
+mutants: setup ## break a sample of guards in a copy, one at a time: SEED=7 SAMPLE=300 PARALLEL=2 ONLY=src/holdfast/limits; can be stopped
+	@test -e build/mutants/lines || $(MAKE) --no-print-directory mutants-coverage
+	@$(MUTANTS) run --postgres $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE),--sample $(SAMPLE)) \
+	  $(if $(PARALLEL),--parallel $(PARALLEL)) $(foreach only,$(ONLY),--only $(only))
+
+mutants-coverage: setup ## note which test runs which lines, for `make mutants`; slow (TESTS=tests/web notes these alone anew)
+	@$(MUTANTS) collect $(if $(PARALLEL),--parallel $(PARALLEL)) $(or $(TESTS),$(MUTANTS_TESTS))
 
 reference: setup ## write the pages of docs/reference that come out of the code
 	@$(PY) -m tools.reference

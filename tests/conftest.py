@@ -19,6 +19,8 @@ from hypothesis import HealthCheck, settings
 from holdfast.clock import ManualClock
 from tests.support.fuzzing import TIMES
 from tests.support.processes import Processes
+from tests.support.scheduling import pytest_xdist_make_scheduler  # noqa: F401  a hook
+from tests.support.watchdog import pytest_configure  # noqa: F401  a hook
 
 if TYPE_CHECKING:
     from holdfast import Holdfast
@@ -43,9 +45,17 @@ LONG = (
     "web/test_matrix.py",
     "web/test_extraction_routes.py",
     "security/test_own_repository.py",
+    "unit/test_suite_hangs.py",
+    "cases/test_isolated.py",
+    "processes/test_cli_worker.py",
+    "processes/test_kill_late.py",
+    "processes/test_exact_limits.py",
+    "unit/extraction/test_hostile_manifests.py",
+    "unit/test_typing.py",
 )
 """These begin while there is other work to share: four processes go through the suite file by file."""
 NEED_POSTGRES = {"postgres_databases", "postgres_url", "own_postgres"}
+NEED_SQLITE = {"sqlite_template", "sqlite_url"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -72,7 +82,7 @@ def _kind_of(item: pytest.Item) -> str | None:
     names = set(getattr(item, "fixturenames", ()))
     if names & NEED_POSTGRES:
         return "postgres"
-    return "sqlite" if "sqlite_url" in names else None
+    return "sqlite" if names & NEED_SQLITE else None
 
 
 # -- databases ---------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ SETTINGS = {
     "grace": "How long running jobs may take after SIGTERM.",
     "run_limit": "How long a run may take, where its task says nothing else.",
     "deadline_grace": "How long a run may go on past its deadline before its process is ended.",
+    "watchdog": "After how long a frozen process of `holdfast` ends, with the stacks of its threads; 0 is off.",
     "sla_factor": "A stage is late when it takes this many times what was expected of it.",
     "poll_busy": "How often workers look for jobs without notifications, while there is work.",
     "poll_idle": "The same, after a while without work.",
@@ -167,6 +168,7 @@ RUNS = {
     "out_of_memory": "It ran out of memory.",
     "task_exited": "The task called `sys.exit`.",
     "task_interrupted": "The task raised what is no `Exception`.",
+    "worker_lifetime": "Its worker reached `max_lifetime` before the run ended.",
     "result_not_storable": "What it returned cannot be stored.",
 }
 """`error_code` of a job -> meaning."""

@@ -14,11 +14,15 @@ PLACES = "/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin"
 
 def main() -> int:
     missing = [name for name in PROGRAMS if not shutil.which(name, path=PLACES)]
+    failed = False
     for name in missing:
         print(f"installing {name} ...", flush=True)
         if not install_package(PROGRAMS[name]):
-            print(f"No {name} here, so its tests are skipped: install Debian's package {PROGRAMS[name]}.")
-    return 0
+            print(
+                f"{name} could not be installed. Install Debian's package {PROGRAMS[name]}; until then its tests are skipped."
+            )
+            failed = True
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -260,16 +260,18 @@ class Holdfast(SyncTwins):
         schedule: bool = True,
         on_stuck: Callable[[], None] | None = None,
         max_lifetime: float | None = None,
+        watchdog: float = 0.0,
     ) -> Worker:
         from holdfast.processes.scheduler import Scheduler
         from holdfast.processes.worker import Worker
 
         if not isinstance(concurrency, int) or not 1 <= concurrency <= 10_000:
             raise InvalidOption(f"concurrency must be a whole number from 1 to 10000, not {concurrency!r}")
-        try:
-            exit_when_idle = None if exit_when_idle is None else codec.seconds(0.0)(exit_when_idle)
-        except ValueError as wrong:
-            raise InvalidOption(f"exit_when_idle must be {wrong}, not {reprlib.repr(exit_when_idle)}") from None
+        for name, value in (("exit_when_idle", exit_when_idle), ("watchdog", watchdog)):
+            try:
+                _ = value is None or codec.seconds(0.0)(value)
+            except ValueError as wrong:
+                raise InvalidOption(f"{name} must be {wrong}, not {reprlib.repr(value)}") from None
         announces = self.settings.webhooks and any(task.spec.announce for task in self.tasks.values())
         wanted = check_queues(queues) or sorted({task.spec.queue for task in self.tasks.values()}) or ["default"]
         for task in self.tasks.values():
@@ -285,6 +287,7 @@ class Holdfast(SyncTwins):
             reap=reap,
             on_stuck=on_stuck,
             max_lifetime=self.settings.max_lifetime if max_lifetime is None else max_lifetime,
+            watchdog=watchdog,
             scheduler=Scheduler(self) if schedule else None,
             announce=self._announce if announces else None,
         )
@@ -297,11 +300,18 @@ class Holdfast(SyncTwins):
         exit_when_idle: float | None = None,
         reap: bool = True,
         schedule: bool = True,
+        watchdog: float = 0.0,
     ) -> WorkerEnd:
         """Work in this process. `exit_when_idle=0.0` returns when nothing is left to do now, None runs until stopped.
-        `queues`: a list, the first one first; or weights such as `{"mail": 3, "reports": 1}`."""
+        `queues`: a list, the first one first; or weights such as `{"mail": 3, "reports": 1}`. `watchdog=60` ends this
+        whole process when it is frozen for so many seconds; off, for it takes the one timer of `faulthandler`."""
         worker = self.worker(
-            queues=queues, concurrency=concurrency, exit_when_idle=exit_when_idle, reap=reap, schedule=schedule
+            queues=queues,
+            concurrency=concurrency,
+            exit_when_idle=exit_when_idle,
+            reap=reap,
+            schedule=schedule,
+            watchdog=watchdog,
         )
         self._workers.add(worker)
         try:

@@ -21,6 +21,7 @@ from holdfast.redact import REDACTED, redact, redact_json
 from holdfast.runlog.output import LineSplitter
 from holdfast.settings import Settings
 from holdfast.store.protocol import Claimed, Completion, Store
+from holdfast.thread_starts import start
 from holdfast.tx import Caller, caller_of
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class RunLog:
         pipes = [(name, pipe) for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr)) if pipe is not None]
         beside = [threading.Thread(target=follow, args=one, daemon=True) for one in pipes[1:]]
         for thread in beside:
-            thread.start()
+            start(thread)
         for one in pipes[:1]:
             follow(*one)
         for thread in beside:
@@ -223,8 +224,15 @@ class CurrentRun:
     def _completed(self, rows: Any) -> None:
         if not rows:
             raise LeaseLost(f"job {self.job_id} is no longer held by this run; roll your transaction back")
+        if rows[0][0] in SNAPSHOT_LEVELS:
+            raise InvalidOption(
+                f"Job {self.job_id} has an ordering key, and a {rows[0][0].upper()} transaction cannot see which job is next; "
+                "begin the transaction with ISOLATION LEVEL READ COMMITTED."
+            )
         self._link.completed_in_tx = True
 
+
+SNAPSHOT_LEVELS = ("repeatable read", "serializable")
 
 current_run: ContextVar[CurrentRun] = ContextVar("holdfast_current_run")
 
@@ -280,9 +288,10 @@ async def _remember(run: CurrentRun, name: str, fingerprint: str, value: Any) ->
     """The value comes back as its JSON form, as a later attempt would see it, so that both behave alike."""
     data = _stored_json_of(run, value, f"step {name}: the result", step=name)
     kept = sealing.seal_json(run._platform.settings.encryption_keys, data.decode(), f"{run.job_id}:step {name}")
-    if not await run._platform.store.step_save_if_leased(run.job_id, run.run_id, name, fingerprint, kept):
+    stored = await run._platform.store.step_save_if_leased(run.job_id, run.run_id, name, fingerprint, kept)
+    if stored is None:
         raise LeaseLost(f"job {run.job_id} is no longer held by this run")
-    return codec.decode(data)
+    return _known(run, name, stored.result)
 
 
 def _stored_json_of(run: CurrentRun, value: Any, what: str, *, step: str | None = None) -> bytes:

@@ -9,7 +9,7 @@ import os
 import random
 import re
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 
 from holdfast import codec
 from holdfast.errors import (
@@ -26,6 +26,7 @@ from holdfast.errors import (
     StorageError,
     StorageUnavailable,
 )
+from holdfast.job import State
 from holdfast.options import TaskSpec
 from holdfast.redact import redact
 from holdfast.runlog.text import shown, storable
@@ -42,6 +43,8 @@ RATE_LIMIT = "rate_limit"
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _RETRY_SECONDS_MAX = 5.0
 _ANSWER_SECONDS = 2.0
+_LOCKED_SECONDS, _LOCKED_SECONDS_MAX = 0.01, 1.0
+"""The pause before an outcome is sent again because another session has locked the row: often our heartbeat, for a moment."""
 _NOT_NOW = (StorageUnavailable, MemoryError)
 """Nothing is wrong with the outcome itself: it is to be written later."""
 _rng = random.Random()
@@ -50,6 +53,10 @@ os.register_at_fork(after_in_child=_rng.seed)  # or the workers of one superviso
 
 class DeadlineExceeded(Exception):
     """The run took longer than its task allows."""
+
+
+class LifetimeOver(Exception):
+    """The worker reached the end of its life before the run ended."""
 
 
 class ArgumentsUnfit(Exception):
@@ -187,6 +194,14 @@ def release_of(job: Claimed | Beat) -> Departure:
     return Departure(id=job.id, run_id=job.run_id, how=Leaving.RELEASE, keep_attempt=False)
 
 
+def lifetime_over(claimed: Claimed, seconds: float) -> tuple[LifetimeOver, Departure]:
+    """Counted, and at once: the job is not to blame for waiting any longer."""
+    error = LifetimeOver(
+        f"had run for {seconds:.0f} s when its worker reached max_lifetime; raise that, or make the job shorter"
+    )
+    return error, _again(claimed, "worker_lifetime", error, 0.0)
+
+
 def _code_of(error: BaseException) -> str:
     if isinstance(error, DeadlineExceeded):
         return "deadline_exceeded"
@@ -208,7 +223,7 @@ def one_line(error: BaseException) -> str:
     first = next((line for line in text.splitlines() if line.strip()), "")
     plain_errors = (
         Abort, RetryLater, DeadlineExceeded, ResultUnusable, ProcessDied, ArgumentsUnfit, Waits, Refused, BreakerOpen,
-        RateLimited,
+        RateLimited, LifetimeOver,
     )  # fmt: skip
     named = first if isinstance(error, plain_errors) else f"{type(error).__name__}: {first}" if first else type(error).__name__
     return storable(_CONTROLS.sub("\N{REPLACEMENT CHARACTER}", redact(named)))[:MESSAGE_CHARS_MAX]
@@ -232,6 +247,8 @@ class Finisher:
         self._in_flight = 0
         self._in_doubt: set[str] = set()
         """Runs whose outcome was sent and never answered: it may have been written all the same."""
+        self._locked: dict[str, float] = {}
+        """Runs whose row another session has locked: the pause before the next try. Their outcomes hold up no others."""
         self._sent_at = 0.0
         self._failing = False
 
@@ -245,7 +262,7 @@ class Finisher:
 
     @property
     def pending(self) -> int:
-        return len(self._completions) + len(self._departures) + self._in_flight
+        return len(self._completions) + len(self._departures) + self._in_flight + len(self._locked)
 
     @property
     def stuck(self) -> bool:
@@ -312,8 +329,7 @@ class Finisher:
             for completion in completions:  # one of them is bad; the others must not suffer for it
                 await self._write_completions([completion])
             return
-        for completion in completions:
-            await self._settle(completion, completion.run_id in accepted)
+        await self._settle_all(completions, accepted)
 
     def _refused_by_database(self, completion: Completion) -> None:
         log.exception("The database refused the result of job %s", completion.id)
@@ -340,8 +356,26 @@ class Finisher:
             for departure in departures:
                 await self._write_departures([departure])
             return
-        for departure in departures:
-            await self._settle(departure, departure.run_id in states)
+        await self._settle_all(departures, states.keys())
+
+    async def _settle_all(self, outcomes: Sequence[Completion | Departure], accepted: Set[str]) -> None:
+        refused = [(outcome.id, outcome.run_id) for outcome in outcomes if outcome.run_id not in accepted]
+        states = await self._store.run_states(refused) if refused else {}
+        for outcome in outcomes:
+            if states.get(outcome.run_id) is State.RUNNING:
+                self._try_again_later(outcome)
+            else:
+                self._locked.pop(outcome.run_id, None)
+                await self._settle(outcome, outcome.run_id in accepted)
+
+    def _try_again_later(self, outcome: Completion | Departure) -> None:
+        pause = self._locked.get(outcome.run_id, _LOCKED_SECONDS)
+        self._locked[outcome.run_id] = min(2 * pause, _LOCKED_SECONDS_MAX)
+        loop = asyncio.get_running_loop()
+        if isinstance(outcome, Completion):
+            loop.call_later(pause, self.complete, outcome)
+        else:
+            loop.call_later(pause, self.leave, outcome)
 
     async def _settle(self, outcome: Completion | Departure, accepted: bool) -> None:
         in_doubt = outcome.run_id in self._in_doubt

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from holdfast.errors import HoldfastError, StorageUnavailable
 from holdfast.forking import keep_for_parent, reset_after_fork
+from holdfast.thread_starts import start
 
 T = TypeVar("T")
 
@@ -146,7 +147,7 @@ class Portal:
             made = _Background()
             if self._background is None:  # a finalizer or signal handler may have called while ours was made
                 self._background = made
-                made.thread.start()
+                start(made.thread)
             else:
                 made.loop.close()
         return self._background

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import msgspec
 
 from holdfast.errors import StorageError
 from holdfast.job import State
+from holdfast.process_identity import is_dead
 from holdfast.settings import Settings
 from holdfast.stats import orphans_of
 from holdfast.store.protocol import Backoff, Reaped, Store, Tally
@@ -42,20 +43,45 @@ class ReapReport(msgspec.Struct):
 async def reap(store: Store, settings: Settings, start_machines: Callable[[], Awaitable[int]] | None = None) -> ReapReport:
     """One pass, with `start_machines` also for jobs that nobody serves. Any number may run at once: each job is handled once,
     and a second pass finds nothing."""
-    report = ReapReport()
     started = time.monotonic()
+    report = await _rescued(store, settings, await _dead_workers(store))
+    if start_machines is not None:
+        report.orphaned_jobs_found = sum((await orphans_of(store)).values())
+        report.machines_started = await start_machines()
+    await _record(store, report, started)
+    return report
+
+
+async def reap_dead(store: Store, settings: Settings, gone_machines: Collection[str] = ()) -> ReapReport:
+    """Only if a worker has died for certain: its process has ended on this host, or its machine is gone."""
+    started = time.monotonic()
+    dead = await _dead_workers(store, gone_machines)
+    if not dead:
+        return ReapReport()
+    report = await _rescued(store, settings, dead)
+    await _record(store, report, started)
+    return report
+
+
+async def _dead_workers(store: Store, gone_machines: Collection[str] = ()) -> list[str]:
+    return [row.id for row in await store.worker_list() if row.machine_id in gone_machines or is_dead(row.process)]
+
+
+async def _rescued(store: Store, settings: Settings, dead: list[str]) -> ReapReport:
+    report = ReapReport()
     backoff = Backoff(settings.backoff_base, settings.backoff_max)
     for _ in range(BATCHES_MAX):
-        found = await store.job_reap(backoff=backoff, deadline_grace=settings.deadline_grace, limit=BATCH)
+        found = await store.job_reap(backoff=backoff, deadline_grace=settings.deadline_grace, limit=BATCH, dead=dead)
         report.jobs += found
         if len(found) < BATCH:
             break
     by_state = {State.QUEUED: report.requeued, State.FAILED: report.failed, State.CANCELLED: report.cancelled}
     for job in report.jobs:
         by_state[job.state].append(job.id)
-    if start_machines is not None:
-        report.orphaned_jobs_found = sum((await orphans_of(store)).values())
-        report.machines_started = await start_machines()
+    return report
+
+
+async def _record(store: Store, report: ReapReport, started: float) -> None:
     if report:
         log.warning(
             "[RECOVERY] Requeued %d stuck jobs, failed %d exhausted jobs, started %d machines for orphaned jobs",
@@ -64,7 +90,6 @@ async def reap(store: Store, settings: Settings, start_machines: Callable[[], Aw
             report.machines_started,
         )
     await _tally(store, report, (time.monotonic() - started) * 1000)
-    return report
 
 
 async def _tally(store: Store, report: ReapReport, milliseconds: float) -> None:

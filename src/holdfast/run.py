@@ -15,7 +15,15 @@ from typing import Any, Protocol
 from holdfast import codec, sealing, tracing
 from holdfast.context import CurrentRun, Platform, current_run
 from holdfast.errors import Abort, HoldfastError, InvalidArguments, JobCancelled, RetryLater
-from holdfast.finish import ArgumentsUnfit, DeadlineExceeded, ResultUnusable, departure_of, release_of
+from holdfast.finish import (
+    ArgumentsUnfit,
+    DeadlineExceeded,
+    LifetimeOver,
+    ResultUnusable,
+    departure_of,
+    lifetime_over,
+    release_of,
+)
 from holdfast.limits import gates
 from holdfast.limits.breaker import Entry, Verdict
 from holdfast.redact import redact_json
@@ -56,6 +64,7 @@ class Interrupt(StrEnum):
     DEADLINE = "deadline"
     CANCEL = "cancel"
     RELEASE = "release"
+    LIFETIME = "lifetime"
     LOST = "lost"
 
 
@@ -203,9 +212,13 @@ class Attempt:
         return not (self.task.is_async or self.task.isolated)
 
     @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self.started
+
+    @property
     def past_deadline(self) -> float:
         """Seconds since this run should have ended; negative while it may go on."""
-        return time.monotonic() - self.started - (self.claimed.timeout_seconds or float("inf"))
+        return self.elapsed - (self.claimed.timeout_seconds or float("inf"))
 
 
 async def run_attempt(attempt: Attempt) -> Completion | Departure | None:
@@ -240,7 +253,7 @@ async def run_attempt(attempt: Attempt) -> Completion | Departure | None:
 
 def note_end(attempt: Attempt, outcome: Completion | Departure | None) -> None:
     """For those who count and trace."""
-    attempt.seconds = time.monotonic() - attempt.started
+    attempt.seconds = attempt.elapsed
     departure = outcome if isinstance(outcome, Departure) else None
     if departure is not None:
         attempt.outcome = "cancelled" if attempt.cancelled else COUNTED_AS[departure.how]
@@ -346,6 +359,9 @@ def outcome_of_error(attempt: Attempt, error: BaseException) -> Completion | Dep
         return None
     elif why is Interrupt.RELEASE:
         return release_of(claimed)
+    elif why is Interrupt.LIFETIME:
+        error, departure = lifetime_over(claimed, attempt.elapsed)
+        log_error(attempt, error, departure)
     elif why is Interrupt.CANCEL:
         departure = departure_of(JobCancelled(), claimed, attempt.task.spec, attempt.host.settings, cancelled=True)
     else:
@@ -362,7 +378,7 @@ def log_error(attempt: Logging, error: BaseException, departure: Departure) -> N
     if departure.error_code is None or departure.how is Leaving.SNOOZE:
         return  # snoozed, waiting or cancelled: no error at all
     details: dict[str, Any] = {"error_code": departure.error_code}
-    if not isinstance(error, (Abort, RetryLater, HoldfastError, DeadlineExceeded, ResultUnusable)):
+    if not isinstance(error, (Abort, RetryLater, HoldfastError, DeadlineExceeded, LifetimeOver, ResultUnusable)):
         details["traceback"] = traceback_of(error)
     claimed = attempt.claimed
     failed = f"Attempt {claimed.attempt} of {claimed.max_attempts} failed: {departure.error_message}"

@@ -81,6 +81,8 @@ class Settings:
     sla_factor: float = _setting(6.0, _FACTOR)
     sla_factors: Mapping[str, float] = dataclasses.field(default_factory=lambda: {"clip": 6.0, "asr": 12.0, "burnin": 8.0})
     """Stage -> factor, for stages whose factor is not `sla_factor`."""
+    watchdog: float = _seconds(60.0, "HOLDFAST_WATCHDOG_SEC", zero=True)
+    """A process of `holdfast` that is frozen for so long ends, with the stacks of its threads; 0 is off."""
     poll_busy: float = _seconds(1.0, "HOLDFAST_POLL_BUSY_SEC")
     poll_idle: float = _seconds(15.0, "HOLDFAST_POLL_IDLE_SEC")
     exit_when_idle: float | None = _seconds(None, "HOLDFAST_EXIT_WHEN_IDLE_SEC", zero=True)

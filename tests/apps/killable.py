@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import threading
 from pathlib import Path
 
 from holdfast import Holdfast, Snooze, current
@@ -60,6 +61,43 @@ def hold_isolated(folder: str) -> str:
     first_half(folder)
     until_sync(lambda: may_go(folder), PATIENCE_SECONDS)
     return second_half(folder)
+
+
+def freeze() -> None:
+    """A deadlock in C that keeps the interpreter lock: no thread and no signal handler of this process runs again."""
+    mutex, library = ctypes.create_string_buffer(64), ctypes.PyDLL(None)
+    library.pthread_mutex_lock(mutex)
+    library.pthread_mutex_lock(mutex)
+
+
+@hf.task(backoff=AT_ONCE, isolate=False)
+def freeze_once(folder: str) -> str:
+    first_half(folder)
+    if current().run_no == 1:
+        freeze()
+    return second_half(folder)
+
+
+@hf.task(backoff=AT_ONCE, isolate=True)
+def freeze_isolated(folder: str) -> None:
+    first_half(folder)
+    freeze()
+
+
+@hf.task(backoff=AT_ONCE)
+async def block_the_loop(folder: str) -> str:
+    first_half(folder)
+    until_sync(lambda: may_go(folder), PATIENCE_SECONDS)
+    return second_half(folder)
+
+
+def freeze_when_asked(path: str) -> None:
+    until_sync(lambda: os.path.exists(path), PATIENCE_SECONDS)
+    freeze()
+
+
+if "HOLDFAST_TEST_FREEZE" in os.environ:
+    threading.Thread(target=freeze_when_asked, args=[os.environ["HOLDFAST_TEST_FREEZE"]], daemon=True).start()
 
 
 @hf.task

@@ -1,7 +1,7 @@
 """Browser tests: one Chromium for all, a page that listens for complaints, a real server behind it.
 
-They have a pytest process of their own (`pytest tests/browser`): Playwright's event loop and those of other tests do not go
-together. Where there is no browser they are skipped, and say so.
+They have processes of their own (`pytest tests/browser`): Playwright's event loop and those of other tests do not go together.
+Where there is no browser they are skipped, and say so.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ FLAGS = [
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Last, and beside no others: a worker of pytest-xdist goes on with tests that bring their own event loop."""
+    """Last, and never in one process of pytest-xdist with tests that bring their own event loop."""
     ours = [item for item in items if HERE in item.path.parents]
     reason = None
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if "PYTEST_XDIST_WORKER" in os.environ and len(ours) < len(items):
         reason = "browser tests have a process of their own: `pytest tests/browser`"
     elif not find_browser():
         reason = MISSING

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -283,6 +284,32 @@ async def test_a_block_within_the_probe_passes(hf_at: Holdfast, clock: ManualClo
         await drain(hf_at)
         assert (await hf_at.get(job.id)).state is State.COMPLETED
         assert (await hf_at.breakers.get("linear")).state == "closed"
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_a_probe_that_fails_in_a_block_of_its_own_waits_for_the_cool_down(
+    hf_at: Holdfast, clock: ManualClock, in_thread: bool
+) -> None:
+    """Its failure is on record, and the next probe comes a cool-down later, not at once."""
+    hf_at.breakers.cache_seconds = 0.0
+    linear = hf_at.breaker("linear", failures=3, window=60, cooldown=30)
+
+    async def fails() -> None:
+        async with linear:
+            raise ConnectionError("refused")
+
+    def fails_in_thread() -> None:
+        with linear:
+            raise ConnectionError("refused")
+
+    export = hf_at.task(fails_in_thread if in_thread else fails, needs="linear", max_attempts=5)
+    await hf_at.breakers.open("linear", seconds=10)
+    clock.advance(11)
+    await export.enqueue()
+    await drain(hf_at)
+    found = await hf_at.breakers.get("linear")
+    assert (found.state, found.reason) == ("open", "ConnectionError: refused")
+    assert found.until_at == clock.now() + timedelta(seconds=30)
 
 
 async def test_failures_in_blocks_open_it(hf: Holdfast) -> None:

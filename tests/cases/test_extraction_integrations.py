@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import jwt
+import msgspec
 import pytest
 
 from holdfast import Holdfast
@@ -100,6 +101,31 @@ async def test_a_token_is_for_its_host_alone(staged: Staged) -> None:
     repository = await staged.extraction.get("acme", "shop")
     credentials = await staged.extraction.integrations.credentials_for(repository)
     assert credentials is not None and (credentials.user, credentials.token) == ("oauth2", "glpat-1")
+
+
+async def test_a_worker_without_the_github_app_fails_the_clone_with_its_sentence(
+    hf: Holdfast, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The user is asked to reconnect; the log names the settings that are missing."""
+    extraction = Extraction(hf, Options())
+    await hf.migrate()
+    made = await extraction.integrations.create("acme", "github", installation_id="4711")
+    source = Project(id="", source="https://github.com/acme/shop")
+    await extraction.configure("acme", "shop", source, integration=made.id)
+    with pytest.raises(StepFailed, match="GitHub App installation may need to be reconnected") as refused:
+        await extraction.integrations.credentials_for(await extraction.get("acme", "shop"))
+    assert refused.value.code == "auth_failed"
+    assert "GITHUB_APP_ID and GITHUB_APP_PRIVATE_KEY are not set on this worker" in caplog.text
+
+
+async def test_a_token_is_not_opened_for_a_repository_of_another_host(staged: Staged) -> None:
+    """Also where the address changed after it was connected."""
+    made = await staged.extraction.integrations.create("acme", "github", token="ghp_1")
+    await staged.extraction.configure("acme", "shop", Project(id="", source="https://github.com/a/b"), integration=made.id)
+    moved = msgspec.structs.replace(await staged.extraction.get("acme", "shop"), source="https://evil.example/a/b")
+    with pytest.raises(StepFailed) as refused:
+        await staged.extraction.integrations.credentials_for(moved)
+    assert refused.value.code == "auth_failed"
 
 
 async def test_an_installation_belongs_to_one_organization(staged: Staged) -> None:

@@ -12,6 +12,7 @@ import pytest
 from holdfast import Holdfast
 from holdfast.clock import ManualClock
 from holdfast.errors import IdempotencyInProgress, IdempotencyKeyInvalid, IdempotencyKeyReused, InvalidOption
+from holdfast.limits.idempotency import RESPONSE_BYTES_MAX
 from tests.cases.steps import jobs_stored
 from tests.support.processes import Processes
 from tests.support.waiting import until
@@ -343,3 +344,17 @@ async def test_a_process_killed_in_its_transaction_leaves_nothing(database_url: 
         assert await order_at_last(hf, done) == {"order": 1}
         async with hf.idempotent("k", scope="s") as once:
             assert not once.replayed
+
+
+@pytest.mark.parametrize(("more", "kept_again"), [(0, True), (1, False)])
+async def test_a_response_of_the_largest_size_is_kept_and_a_larger_one_refused(
+    hf: Holdfast, more: int, kept_again: bool
+) -> None:
+    """The limit counts the bytes of its JSON."""
+    response = "x" * (RESPONSE_BYTES_MAX - len('""') + more)
+    with contextlib.nullcontext() if kept_again else pytest.raises(InvalidOption, match="answer with a reference"):
+        async with hf.idempotent("k", scope="s") as once:
+            once.store(response)
+    async with hf.idempotent("k", scope="s") as again:
+        assert again.replayed is kept_again
+        again.store(response[:1])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, State
+from holdfast import Holdfast, Job, State
 from holdfast.machines.protocol import (
     MachineState,
 )
@@ -236,8 +237,8 @@ async def test_a_machine_that_outlives_its_time_is_stopped_then_destroyed(fleet_
 
 
 @pytest.mark.case("L7")
-async def test_a_worker_at_the_end_of_its_life_drains_and_gives_back_uncounted(sqlite_url: str) -> None:
-    """It claims no more; what does not end in the grace period goes back to the queue and costs no attempt."""
+async def test_a_worker_at_the_end_of_its_life_drains_and_gives_back_what_still_runs(sqlite_url: str) -> None:
+    """It claims no more; what does not end in the grace period goes back to the queue."""
     short = Holdfast(sqlite_url, grace=0.2)
 
     @short.task
@@ -247,5 +248,46 @@ async def test_a_worker_at_the_end_of_its_life_drains_and_gives_back_uncounted(s
     job = await long.enqueue()
     end = await asyncio.wait_for(short.worker(max_lifetime=0.5).run(), PATIENCE_SECONDS)
     back = await short.get(job.id)
-    assert (end.reason, back.state, back.attempt) == ("lifetime", State.QUEUED, 0)
+    assert (end.reason, back.state) == ("lifetime", State.QUEUED)
     await short.aclose()
+
+
+@pytest.mark.case("recovery-9")
+@pytest.mark.parametrize("gone", ["stopped", "not listed"])
+async def test_jobs_of_a_machine_that_is_gone_are_queued_again(fleet_on_both: Fleet, gone: str) -> None:
+    """The provider says so: the lease of its worker, which has five minutes to go, is not waited for."""
+    fleet = fleet_on_both
+    job = await _held_on_a_machine(fleet)
+    assert await fleet.states([job]) == {State.RUNNING}
+    fleet.clock.advance(60)
+    await fleet.hf.reap()
+    assert await fleet.states([job]) == {State.RUNNING}
+    if gone == "stopped":
+        fleet.provider.set("pool-1", MachineState.STOPPED)
+    else:
+        del fleet.provider.machines["pool-1"]
+    await fleet.hf.reap()
+    (lost,) = await fleet.hf.runs(job.id)
+    assert (lost.outcome, lost.error_code, lost.worker) == ("lost", "worker_died", "w-pool-1")
+
+
+@pytest.mark.case("recovery-10")
+async def test_a_list_that_lags_behind_a_start_costs_no_job(fleet_on_both: Fleet) -> None:
+    """The machine was started a moment ago, and the provider still calls it stopped."""
+    fleet = fleet_on_both
+    job = await _held_on_a_machine(fleet)
+    fleet.provider.set("pool-1", MachineState.STOPPED)
+    await fleet.orchestrator.records.asked("pool-1", "pool", "pool-1")
+    await fleet.hf.reap()
+    assert await fleet.states([job]) == {State.RUNNING}
+
+
+async def _held_on_a_machine(fleet: Fleet) -> Job[Any]:
+    """A job that the worker of machine `pool-1` runs; the orchestrator has seen that machine."""
+    fleet.provider.add("pool-1", MachineState.RUNNING, started_at=fleet.clock.now())
+    await fleet.worker_row("pool-1")
+    (job,) = await fleet.enqueue()
+    claim = {"worker": "w-pool-1", "machine": "pool-1", "queues": ["default"], "tasks": ["work"], "limit": 1}
+    assert [run.id for run in (await fleet.hf.store.job_claim(**claim)).jobs] == [job.id]
+    await fleet.orchestrator.look()
+    return job

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, State
+from holdfast import Holdfast, State, thread_starts
 from holdfast.finish import Finisher
-from holdfast.processes import heart, never_begun, threads
-from holdfast.processes.never_begun import NeverBegun
+from holdfast.processes import heart, threads
 from holdfast.processes.threads import TaskThreads
 from holdfast.runlog.writer import LogWriter
+from holdfast.thread_starts import ThreadStarts
 from tests.cases.steps import PATIENCE_SECONDS, drain, in_a_thread
 from tests.support.waiting import until
 
@@ -23,6 +25,9 @@ class Stillborn(threading.Thread):
 
     def _bootstrap(self) -> None:
         return
+
+    def join(self, timeout: float | None = None) -> None:
+        """By the interpreter at its end, where a pool has started it."""
 
     def let_go(self) -> None:
         """Of whoever waits for it."""
@@ -34,11 +39,11 @@ async def test_a_loop_that_waits_for_a_thread_that_never_began_gives_its_jobs_ba
 ) -> None:
     """No lease is kept up for it: its jobs are queued again, uncounted, and a new process is asked for."""
     monkeypatch.setattr(heart, "LOOP_BLOCKED_SECONDS", 0.1)
-    monkeypatch.setattr(never_begun, "LOOKS", 2)
+    monkeypatch.setattr(thread_starts, "LOOKS", 2)
     stillborn, stuck, start = Stillborn(name="stillborn"), threading.Event(), LogWriter.start
 
     def start_without_memory(writer: LogWriter) -> None:
-        stillborn.start()
+        thread_starts.start(stillborn)
         start(writer)
 
     monkeypatch.setattr(LogWriter, "start", start_without_memory)
@@ -63,27 +68,52 @@ async def test_a_loop_that_waits_for_a_thread_that_never_began_gives_its_jobs_ba
     assert "A thread (stillborn) was started in this worker and never began" in caplog.text
 
 
-def test_a_thread_that_begins_is_never_told_of() -> None:
+def test_a_thread_that_begins_is_never_reported() -> None:
     """However often one looks while others start threads and wait for them."""
-    looking, seen = NeverBegun(), []
+    starts, seen = ThreadStarts(), []
     for _ in range(20):
-        beside = threading.Thread(target=lambda: seen.append(looking.look(0)))
-        beside.start()
+        beside = threading.Thread(target=lambda: seen.append(starts.stuck(0)))
+        thread_starts.start(beside)
         beside.join()
     assert seen == [None] * 20
 
 
-async def test_a_thread_that_never_begins_is_told_of_once() -> None:
-    """After several looks, as a process that was frozen may find its threads late."""
-    stillborn, looking = Stillborn(), NeverBegun()
-    waits = threading.Thread(target=stillborn.start)
+async def test_a_thread_that_never_begins_is_reported_once() -> None:
+    """After several looks, as a process that was stopped may find its starts late."""
+    stillborn, starts = Stillborn(name="stillborn"), ThreadStarts()
+    waits = threading.Thread(target=thread_starts.start, args=[stillborn])
     waits.start()
     try:
-        await until(lambda: looking.look(0) is stillborn)
-        assert [looking.look(0) for _ in range(10)] == [None] * 10
+        await until(lambda: starts.stuck(0) == "stillborn")
+        assert [starts.stuck(0) for _ in range(10)] == [None] * 10
     finally:
         stillborn.let_go()
         waits.join()
+
+
+async def test_a_pool_whose_thread_never_begins_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`def` tasks and calls beside the loop get their threads from a pool, inside of `submit`."""
+    pool, starts, made = thread_starts.Executor(1, thread_name_prefix="pool"), ThreadStarts(), list[Stillborn]()
+    submits = threading.Thread(target=pool.submit, args=[int])
+
+    def without_memory(**options: Any) -> Stillborn:
+        made.append(Stillborn(**options))
+        return made[0]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "Thread", without_memory)
+        submits.start()
+        try:
+            await until(lambda: starts.stuck(0) == "pool")
+        finally:
+            made[0].let_go()
+            submits.join()
+
+
+async def test_starts_are_watched_for_ever_beside_threads_that_come_and_go() -> None:
+    """No look takes a lock of the interpreter, with which garbage collection may stop the whole process."""
+    looks = await asyncio.to_thread(subprocess.run, [sys.executable, "tools/thread_starts.py", "20000"], timeout=60)
+    assert looks.returncode == 0
 
 
 async def test_a_worker_whose_finisher_fails_writes_what_it_can_and_ends(hf: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,7 +174,16 @@ def test_a_wrong_number_in_the_environment_is_refused_by_name(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    "wrong", [{}, {"user": 0}, {"user": 1, "per": 0}, {"user": 1, "algorithm": "x"}, {"name": "A b", "user": 1}, {"user": True}]
+    "wrong",
+    [
+        {},
+        {"user": 0},
+        {"user": 1, "per": 0},
+        {"user": 1, "algorithm": "x"},
+        {"name": "A b", "user": 1},
+        {"name": 7, "user": 1},
+        {"user": True},
+    ],
 )
 def test_a_limit_that_cannot_work_is_refused(wrong: dict[str, Any]) -> None:
     """Where it is defined."""

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from holdfast import Holdfast, State, current
-from holdfast.errors import InvalidOption
+from holdfast.clock import ManualClock
+from holdfast.errors import InvalidOption, QueueFull
 from tests.cases.steps import drain, working
 from tests.support.waiting import until
 
@@ -258,3 +259,23 @@ async def test_an_unknown_plan_is_answered_with_those_there_are(hf: Holdfast) ->
     """So that the caller can choose."""
     with pytest.raises(InvalidOption, match=r"There is no plan called 'gold'; the plans are free, pro, starter\."):
         await hf.tenants.set("acme", plan="gold")
+
+
+async def test_delayed_jobs_count_among_those_that_wait(hf_at: Holdfast, database_url: str, clock: ManualClock) -> None:
+    """A tenant's depth holds for jobs with a delay too, before they fall due and after, whichever process asks."""
+
+    async def work() -> None: ...
+
+    first = hf_at.task(work)
+    await hf_at.tenants.set("acme", queue_depth=3)
+    for _ in range(3):
+        await first.options(tenant="acme", delay=60).enqueue()
+    for _ in range(2):
+        other = Holdfast(database_url, clock=clock)
+        task = other.task(work)
+        for delay in (0, 60):
+            with pytest.raises(QueueFull):
+                await task.options(tenant="acme", delay=delay).enqueue()
+        await other.aclose()
+        clock.advance(61)
+    assert (await hf_at.store.job_counts())["queued"] == 3

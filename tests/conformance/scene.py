@@ -25,11 +25,13 @@ from holdfast.store.protocol import (
     Reaped,
     Store,
 )
+from tests.support.waiting import until
 
 QUEUE = "mail"
 TASK = "send_receipt"
 LEASE = 300.0
 GRACE = 30.0
+LOST = "lost"
 
 LEAVINGS = tuple(Leaving)
 
@@ -98,13 +100,28 @@ async def start(store: Store, **fields: Any) -> Claimed:
 
 
 async def complete(store: Store, run: Claimed, result: str | None = "null") -> bool:
-    accepted = await store.job_complete_if_leased([Completion(run.id, run.run_id, result, run.order_key is not None)])
-    return run.run_id in accepted
+    completion = Completion(run.id, run.run_id, result, run.order_key is not None)
+
+    async def tried() -> set[str] | None:
+        return await store.job_complete_if_leased([completion]) or await _lost(store, run)
+
+    return bool(await until(tried) - {LOST})
 
 
 async def leave(store: Store, run: Claimed, how: Leaving, **fields: Any) -> State | None:
     """What the job became; None if the lease was lost."""
-    return (await store.job_leave_if_leased([Departure(id=run.id, run_id=run.run_id, how=how, **fields)])).get(run.run_id)
+    departure = Departure(id=run.id, run_id=run.run_id, how=how, **fields)
+
+    async def tried() -> dict[str, State] | set[str] | None:
+        return await store.job_leave_if_leased([departure]) or await _lost(store, run)
+
+    left = await until(tried)
+    return left[run.run_id] if isinstance(left, dict) else None
+
+
+async def _lost(store: Store, run: Claimed) -> set[str] | None:
+    """None: another session had locked the row, as a claim does in passing."""
+    return None if await store.run_states([(run.id, run.run_id)]) == {run.run_id: State.RUNNING} else {LOST}
 
 
 async def beat(store: Store, run: Claimed, lease_seconds: float = LEASE) -> bool:

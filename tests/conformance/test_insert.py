@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -210,3 +210,15 @@ async def test_what_is_forgotten_was_never_there(store: Store) -> None:
         await store.job_get(gone.id)
     assert [kept.id] == [job.id for job in await store.job_list(JobFilter(), cursor=None, limit=10)]
     assert [kept.id] == [job.id for job in (await claim(store, 10)).jobs]
+
+
+async def test_a_time_that_has_passed_means_now(store: Store, clock: ManualClock) -> None:
+    """Waits are counted from when the job arrived, and it does not go before jobs that have waited longer."""
+    first = await insert(store)
+    clock.advance(10)
+    job = new_job(run_at=datetime(1, 1, 1, tzinfo=UTC))
+    await store.job_insert_many([job])
+    assert (await store.job_get(job.id)).run_at == clock.now()
+    clock.advance(5)
+    claimed = (await claim(store, 2)).jobs
+    assert [(run.id, run.waited_seconds) for run in claimed] == [(first.id, 15.0), (job.id, 5.0)]

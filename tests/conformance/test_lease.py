@@ -198,3 +198,13 @@ async def test_a_run_id_of_another_job_opens_no_door(store: Store) -> None:
     one.run_id = other.run_id
     assert await accepted_acts(store, one) == []
     assert State.RUNNING is (await store.job_get(one.id)).state is (await store.job_get(other.id)).state
+
+
+async def test_the_states_of_runs_are_those_of_their_jobs(store: Store) -> None:
+    """Asked about a run that was refused; a run id that is no longer the job's newest is missing."""
+    await insert_some(store, 2)
+    running, done = (await claim(store, 2)).jobs
+    await complete(store, done)
+    asked = [(running.id, running.run_id), (done.id, done.run_id), (running.id, new_run_id())]
+    assert await store.run_states(asked) == {running.run_id: State.RUNNING, done.run_id: State.COMPLETED}
+    assert await store.run_states([]) == {}

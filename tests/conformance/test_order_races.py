@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import random
 
+import psycopg
 import pytest
 
 from holdfast.errors import JobConflict
-from holdfast.store.protocol import Claimed, Completion, Departure, Leaving, Store, Transaction
+from holdfast.store.protocol import Claimed, Completion, Leaving, Store, Transaction
 from tests.conformance.conftest import OpenAnother
-from tests.conformance.scene import claim, claimed_ids, complete, insert, insert_some, new_job, start, state_of, table
+from tests.conformance.scene import claim, claimed_ids, complete, insert, insert_some, leave, new_job, start, state_of, table
 from tests.conftest import open_store
+from tests.support.waiting import until
 
 LANES = 12
 JOBS_PER_LANE = 8
@@ -44,7 +46,7 @@ async def finish_somehow(store: Store, run: Claimed, dice: random.Random) -> Non
         return
     if act == "cancel":
         await store.job_cancel(run.id, "dice")
-    await store.job_leave_if_leased([Departure(id=run.id, run_id=run.run_id, how=Leaving(act))])
+    await leave(store, run, Leaving(act))
 
 
 async def work_until_done(store: Store, watch: Watch, dice: random.Random) -> None:
@@ -88,7 +90,9 @@ async def test_lanes_finished_in_batches_are_never_stuck(store: Store) -> None:
         done = 0
         while True:
             runs = (await claim(store, 10)).jobs
-            done += len(await store.job_complete_if_leased([Completion(run.id, run.run_id, None, True) for run in runs]))
+            accepted = await store.job_complete_if_leased([Completion(run.id, run.run_id, None, True) for run in runs])
+            late = [await complete(store, run) for run in runs if run.run_id not in accepted]
+            done += len(accepted) + sum(late)
             if not runs and not any(map((await store.job_counts()).get, ("queued", "running"))):
                 return done
 
@@ -132,18 +136,45 @@ async def lock_row(store: Store, tx: Transaction, job_id: str) -> None:
         await tx.execute(f"UPDATE {table(store, 'jobs')} SET stage = stage WHERE id = $1", job_id)
 
 
-async def test_the_next_one_is_not_passed_over_because_its_row_is_locked(store: Store, open_another: OpenAnother) -> None:
+async def test_the_next_one_is_not_passed_over_because_its_row_is_locked(
+    store: Store, open_another: OpenAnother, database_url: str
+) -> None:
     """Whoever finishes waits a moment for that row: to skip it would leave the key without anybody to go on."""
     run = await start(store, order_key="k")
     second = (await insert_some(store, 2, order_key="k"))[0]
     assert (await claim(store, 10)).jobs == []
-    other = open_another()
-    async with other.transaction() as tx:
-        await lock_row(store, tx, second)
-        completing = asyncio.ensure_future(complete(store, run))
-        await asyncio.wait({completing}, timeout=0.05)
-    assert await completing
+    if store.name == "postgres":
+        letting_go = asyncio.ensure_future(asyncio.to_thread(lock_until_somebody_waits, database_url, second))
+        await until(lambda: sleeps_with_the_lock(database_url))
+        assert await complete(store, run)
+        await letting_go
+    else:
+        async with open_another().transaction() as tx:
+            await lock_row(store, tx, second)
+            completing = asyncio.ensure_future(complete(store, run))
+            await asyncio.wait({completing}, timeout=0.05)
+        assert await completing
     assert [second] == await claimed_ids(store, 10)
+
+
+LOCK = """
+DO $$ BEGIN
+    PERFORM 1 FROM holdfast.jobs WHERE id = '{}' FOR UPDATE;
+    WHILE NOT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted) LOOP PERFORM pg_sleep(0.001); END LOOP;
+END $$
+"""
+
+
+def lock_until_somebody_waits(url: str, job_id: str) -> None:
+    """In one statement: the server itself lets go at once, however busy the machine is, and the wait has a limit."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(LOCK.format(job_id).encode())
+
+
+def sleeps_with_the_lock(url: str) -> bool:
+    with psycopg.connect(url) as connection:
+        sleeping = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+        return connection.execute(sleeping).fetchone() is not None
 
 
 async def test_a_finish_is_not_held_up_by_somebodys_long_transaction(postgres_url: str) -> None:

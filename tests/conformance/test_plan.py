@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 
 from holdfast.store.shared import POSTGRES, SQLITE
 from holdfast.store.sqlite.session import STATEMENTS
+
+if TYPE_CHECKING:
+    from tests.support.postgres import Databases
 
 PLAN_MODES = ("force_custom_plan", "force_generic_plan")
 MIXED = """
@@ -36,10 +43,10 @@ PARAMETERS = {
 }
 VARIABLES = {
     "$1": "v_queue|p_queue|p_after|v_first",
-    "$2": "p_tasks|p_lanes|v_lanes|p_results",
-    "$3": "v_queue.max_running|p_most|v_room|v_share|v_begin.urgency|v_begin.seq",
-    "$4": "v_now|v_begin.run_at",
-    "$5": "v_limits|v_open.rooms|v_open.weights",
+    "$2": "p_tasks|p_lanes|v_lanes|p_results|v_dead",
+    "$3": "v_queue.max_running|p_most|v_room|v_share|v_begin.urgency|v_begin.seq|p_limit|p_grace",
+    "$4": "v_now|p_now|v_begin.run_at|v_up",
+    "$5": "v_limits|v_open.rooms|v_open.weights|p_leases",
     "$6": "p_ids|p_run_ids",
     "$7": "v_floored",
 }
@@ -50,33 +57,52 @@ def tenant_of(n: int) -> str | None:
     return f"tenant-{n % 3001}" if n % 7 else None
 
 
-@pytest.fixture
-def postgres(postgres_url: str) -> Iterator[psycopg.Connection]:
-    """With 50,000 jobs in all states, and statistics that know them."""
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
+@pytest.fixture(scope="module")
+def mixed_postgres(postgres_databases: Databases) -> Iterator[str]:
+    url = postgres_databases.create()
+    with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(MIXED.encode())
         connection.execute("ANALYZE holdfast.jobs")
-        yield connection
+    yield url
+    postgres_databases.drop(url)
 
 
 @pytest.fixture
-def sqlite(sqlite_url: str) -> Iterator[sqlite3.Connection]:
-    """The same on a file."""
-    connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
+def postgres(postgres_databases: Databases, mixed_postgres: str) -> Iterator[psycopg.Connection]:
+    """With 50,000 jobs in all states, and statistics that know them."""
+    url = postgres_databases.copy(mixed_postgres)
+    with psycopg.connect(url, autocommit=True) as connection:
+        yield connection
+    postgres_databases.drop(url)
+
+
+@pytest.fixture(scope="module")
+def mixed_sqlite(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("mixed") / "holdfast.db"
+    shutil.copyfile(sqlite_template, path)
+    connection = sqlite3.connect(path)
     states = ["queued", "queued", "queued", "running", "failed", "cancelled", *["completed"] * 4]
     holds = {1: "time", 2: "order"}
     connection.executemany(
         "INSERT INTO holdfast_jobs (id, run_id, queue, task, state, hold, tenant, priority, run_at, max_attempts,"
-        " lease_seconds, created_at, updated_at, args) VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?1, 3, 300, 0, 0, '{}')",
+        " lease_seconds, created_at, updated_at, args) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 3, 300, 0, 0, '{}')",
         (
-            (n, f"queue-{n % 3}", f"task-{n % 13 % 3}", states[n % 10], holds.get(n % 10), tenant_of(n), n % 4)
+            (n, n, f"queue-{n % 3}", f"task-{n % 13 % 3}", states[n % 10], holds.get(n % 10), tenant_of(n), n % 4, n)
             for n in range(1, 50_001)
         ),
     )
     connection.execute("ANALYZE")
     connection.commit()
-    yield connection
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # a copy of the file alone must be the whole database
     connection.close()
+    return path
+
+
+@pytest.fixture
+def sqlite(mixed_sqlite: Path, tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """The same on a file."""
+    with closing(sqlite3.connect(shutil.copyfile(mixed_sqlite, tmp_path / "holdfast.db"))) as connection:
+        yield connection
 
 
 def part_of(function: str, begin: str, end: str) -> str:
@@ -106,11 +132,14 @@ def plan_of(connection: psycopg.Connection, sql: str, mode: str = "force_generic
     "function",
     [
         "job_claim_v3",
-        "lease_extend_v1",
+        "lease_extend_v2",
         "job_complete_v1",
+        "job_complete_v2",
         "job_leave_v1",
+        "job_leave_v2",
         "job_reap_v1",
-        "log_append_v1",
+        "job_reap_v2",
+        "log_append_v2",
         "log_read_v1",
         "log_read_new_v1",
     ],
@@ -119,7 +148,15 @@ def test_the_hot_functions_pin_their_plans(postgres: psycopg.Connection, functio
     """The plans shown below are those that are run, whatever the server's own settings are."""
     rows = postgres.execute("SELECT unnest(proconfig) FROM pg_proc WHERE proname = %s", [function])
     pinned = {"plan_cache_mode=force_generic_plan", "enable_seqscan=off", "enable_bitmapscan=off", "jit=off"}
-    assert {row[0] for row in rows} == pinned
+    assert {row[0] for row in rows} == {*pinned, "search_path=pg_catalog, pg_temp"}
+
+
+@pytest.mark.parametrize("mode", PLAN_MODES)
+@pytest.mark.parametrize(("begin", "end"), [("SELECT j.*,", "SKIP LOCKED"), ("SELECT w.id FROM holdfast.workers w", "= w.id)")])
+def test_a_rescue_looks_only_at_running_jobs(postgres: psycopg.Connection, mode: str, begin: str, end: str) -> None:
+    """For expired leases, and for the jobs of dead workers: in their index, never in the table."""
+    plan = plan_of(postgres, part_of("job_reap_v2", begin, end), mode)
+    assert "using jobs_running on jobs j" in plan and "Seq Scan on jobs" not in plan, plan
 
 
 @pytest.mark.parametrize("mode", PLAN_MODES)
@@ -171,11 +208,21 @@ def test_postgresql_finds_what_fell_due_by_its_index(postgres: psycopg.Connectio
     assert "Seq Scan" not in plan
 
 
-def test_postgresql_completes_a_batch_without_comparing_each_with_each(postgres: psycopg.Connection) -> None:
+@pytest.mark.parametrize(
+    ("function", "begin", "end"),
+    [
+        ("job_complete_v1", "UPDATE holdfast.jobs j", "AND j.state = 'running'"),
+        ("job_complete_v2", "WITH held AS", "FROM done d"),
+        ("lease_extend_v2", "WITH held AS", "skipped.run_id AND j.state = 'running'"),
+    ],
+)
+def test_postgresql_completes_and_beats_without_comparing_each_with_each(
+    postgres: psycopg.Connection, function: str, begin: str, end: str
+) -> None:
     """Statistics of a moment when nothing ran make a walk through the running jobs look free; each row is found by its key."""
     postgres.execute("UPDATE holdfast.jobs SET state = 'completed' WHERE state = 'running'")
     postgres.execute("ANALYZE holdfast.jobs")
-    plan = plan_of(postgres, part_of("job_complete_v1", "UPDATE holdfast.jobs j", "AND j.state = 'running'"))
+    plan = plan_of(postgres, part_of(function, begin, end))
     assert "Index Scan using jobs_pkey" in plan
     assert "jobs_running" not in plan
     assert "Seq Scan" not in plan
@@ -192,7 +239,7 @@ def test_postgresql_completes_a_thousand_jobs_in_a_moment(postgres: psycopg.Conn
     (ids, runs), *_ = postgres.execute("SELECT array_agg(id), array_agg(run_id) FROM holdfast.jobs WHERE state = 'running'")
     before = _rows_read(postgres)
     done = postgres.execute(
-        "SELECT cardinality(holdfast.job_complete_v1(%s, %s, %s, NULL))", [ids, runs, ["null"] * len(ids)]
+        "SELECT cardinality(holdfast.job_complete_v2(%s, %s, %s, NULL))", [ids, runs, ["null"] * len(ids)]
     ).fetchone()
     assert done == (1000,)
     assert _rows_read(postgres) - before < 20_000

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -16,6 +17,9 @@ from holdfast.store.sqlite import logs as sqlite_logs
 from holdfast.store.sqlite.connection import open_connection
 from holdfast.store.sqlite.session import STATEMENTS as SQLITE
 from tests.conformance.test_plan import PLAN_MODES
+
+if TYPE_CHECKING:
+    from tests.support.postgres import Databases
 
 PARAMETERS = [
     ("uuid", "gen_random_uuid()"),
@@ -54,12 +58,20 @@ VACUUM ANALYZE
 """
 
 
-@pytest.fixture
-def postgres(postgres_url: str) -> Iterator[psycopg.Connection]:
-    """One run with 20,000 lines among 400 short ones: what the statistics say of a run on average is far from it."""
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
+@pytest.fixture(scope="module")
+def filled(postgres_databases: Databases) -> Iterator[str]:
+    url = postgres_databases.create()
+    with psycopg.connect(url, autocommit=True) as connection:
         for statement in FILL.split(";\n"):
             connection.execute(statement.encode())
+    yield url
+    postgres_databases.drop(url)
+
+
+@pytest.fixture
+def postgres(filled: str) -> Iterator[psycopg.Connection]:
+    """One run with 20,000 lines among 400 short ones: what the statistics say of a run on average is far from it."""
+    with psycopg.connect(filled, autocommit=True) as connection:
         yield connection
 
 

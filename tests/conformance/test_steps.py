@@ -37,9 +37,10 @@ async def test_a_step_belongs_to_its_job(store: Store) -> None:
     assert await result_of(store, other.id) is None
 
 
-async def test_a_step_saved_again_has_its_newest_result(store: Store) -> None:
-    """The second save replaces the first, as a repeated one after a lost answer does."""
+async def test_the_first_result_of_a_step_stays(store: Store) -> None:
+    """A second save, as a repeated one after a lost answer, changes nothing and gets the stored result."""
     run = await start(store)
     for result in ("1", "2", "2"):
-        assert await store.step_save_if_leased(run.id, run.run_id, "fetch", "f1", result)
-    assert await result_of(store, run.id) == "2"
+        saved = await store.step_save_if_leased(run.id, run.run_id, "fetch", "f1", result)
+        assert saved is not None and saved.result == "1"
+    assert await result_of(store, run.id) == "1"

@@ -285,13 +285,13 @@ async def test_every_change_is_written_down_with_its_author(store: Store) -> Non
 
 
 async def test_what_waits_is_counted_by_tenant(store: Store) -> None:
-    """Claimable jobs of all queues, beside what the tenant may have waiting; also by a statement for a caller's connection."""
+    """Queued jobs of all queues, delayed ones too, beside what the tenant may have; also on a caller's connection."""
     await store.tenant_set("a", plan="pro", max_running=UNCHANGED, queue_depth=50, by=None)
     await insert_some(store, 3, tenant="a")
     await insert_some(store, 2, tenant="a", queue="other")
     await insert(store, tenant="a", delay=60.0)
     await claim(store, 1)
-    expected = {"a": (4, 50), "b": (0, 1000)}
+    expected = {"a": (5, 50), "b": (0, 1000)}
     assert {name: (depth.queued, depth.most) for name, depth in (await store.tenant_depths(["a", "b"])).items()} == expected
     async with store.transaction() as tx:
         rows = await caller_of(tx).run_async(store.depths_statement(["a", "b"]))

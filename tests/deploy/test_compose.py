@@ -49,6 +49,16 @@ def test_nothing_runs_before_the_schema_is_there() -> None:
         assert SERVICES[name]["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
 
 
+def test_a_process_that_ends_with_an_error_is_started_again() -> None:
+    """As one does that its watchdog has ended."""
+    assert {name for name, one in SERVICES.items() if one["restart"] == "unless-stopped"} == {
+        "db",
+        "server",
+        "worker",
+        "reaper",
+    }
+
+
 def test_a_worker_is_not_killed_while_it_drains() -> None:
     """Docker waits longer than the worker's own grace period."""
     worker = SERVICES["worker"]

@@ -43,6 +43,12 @@ def test_workers_of_keda_end_and_are_not_ended() -> None:
     assert SCALED["minReplicaCount"] == 0
 
 
+def test_a_process_of_a_deployment_that_ends_with_an_error_is_started_again() -> None:
+    """As one does that its watchdog has ended; a worker of KEDA is replaced by another Job."""
+    policies = [one["spec"]["template"]["spec"].get("restartPolicy", "Always") for one in PLAIN if one["kind"] == "Deployment"]
+    assert policies == ["Always", "Always"]
+
+
 def test_the_worker_drains_before_its_pod_and_its_job_end() -> None:
     """Grace and lifetime of the worker are shorter than what the cluster gives."""
     pod = SCALED["jobTargetRef"]["template"]["spec"]

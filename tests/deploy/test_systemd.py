@@ -27,6 +27,12 @@ def test_every_command_exists(unit: Path) -> None:
         assert refusal(arguments) is None
 
 
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_process_that_ends_with_an_error_is_started_again(unit: Path) -> None:
+    """As one does that its watchdog has ended."""
+    assert re.findall(r"(?m)^Restart=(.+)$", unit.read_text()) == ["always"]
+
+
 def test_a_worker_may_drain_before_systemd_kills_it() -> None:
     """Its own grace period ends first."""
     text = (ROOT / "deploy" / "systemd" / "holdfast-worker@.service").read_text()

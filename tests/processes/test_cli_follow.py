@@ -53,7 +53,7 @@ async def test_a_killed_worker_and_the_next_attempt_are_seen(short_lease: None, 
         (2, "first half"),
         (2, "second half"),
     ]
-    assert any(run_no == 1 and "unresponsive" in text for run_no, _, text in told)
+    assert any(run_no == 1 and "worker died" in text for run_no, _, text in told)
     assert len({(run_no, no) for run_no, no, _ in told}) == len(told)
 
 

@@ -82,6 +82,17 @@ async def enqueue_mixture(scene: Scene, tenant: str, count: int, seconds: float)
     return await scene.hf.enqueue_many(specs)
 
 
+async def enqueue_holding(scene: Scene, tenant: str, count: int) -> list[Job[Any]]:
+    """They run until they are let go: a limit is reached, however slow the machine is."""
+    return await scene.hf.enqueue_many([scene.tasks.hold.options(tenant=tenant).job(scene.folder) for _ in range(count)])
+
+
+def let_all_go(scene: Scene, jobs: list[Job[Any]]) -> None:
+    for job in jobs:
+        for run_no in (1, 2):  # the worker of one of them is killed
+            scene.let_go(job, run_no)
+
+
 async def cancel_what_waits_for_it(scene: Scene) -> None:
     """Until it is itself cancelled."""
 
@@ -111,7 +122,8 @@ async def test_eight_workers_never_exceed_a_limit_and_lose_no_place(scene: Scene
     canceller = asyncio.create_task(cancel_what_waits_for_it(scene))
     jobs = await enqueue_mixture(scene, "free", 20, 0.02)
     jobs += await enqueue_mixture(scene, "pro", 100, 0.3)
-    changing = await hf.enqueue_many([scene.tasks.work.options(tenant="changing").job(scene.folder, 0.1) for _ in range(80)])
+    jobs += (holding := await enqueue_holding(scene, "pro", 12))
+    changing = await enqueue_holding(scene, "changing", 40)
     await hf.enqueue_many([scene.tasks.work.job(scene.folder, 0.02) for _ in range(20)])
 
     await until(lambda: sampler.most("changing") and sampler.most("pro") >= 10, 60)
@@ -121,13 +133,16 @@ async def test_eight_workers_never_exceed_a_limit_and_lose_no_place(scene: Scene
     dead = await kill_a_worker_of(scene, "pro", workers)
     await until(lambda: sampler.most("changing") >= 10, 60)
     await hf.tenants.set("changing", plan="starter")
+    let_all_go(scene, holding + changing)
     await until(lambda: sampler.samples[-1].get("changing", 0) <= 3)
     lowered = len(sampler.samples)
 
     await until(lambda: is_rid_of(scene, dead))
     rescued = len(sampler.samples)
     jobs += await enqueue_mixture(scene, "pro", 30, 0.3)
-    await until(lambda: sampler.most("pro", rescued) >= 10)
+    jobs += (holding := await enqueue_holding(scene, "pro", 12))
+    await until(lambda: sampler.most("pro", rescued) >= 10, 60)
+    let_all_go(scene, holding)
 
     await scene.all_ended()
     canceller.cancel()

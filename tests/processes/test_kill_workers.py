@@ -11,7 +11,7 @@ from holdfast import State
 from tests.processes.scene import Scene
 from tests.support.waiting import until
 
-RECOVERED = "failed (machine unresponsive) - automatically retrying..."
+RECOVERED = "failed (worker died) - automatically retrying..."
 
 
 @pytest.mark.case("L4")

@@ -12,6 +12,30 @@ from tests.processes.scene import Scene, is_alive
 from tests.support.processes import ROOT, Process, Processes
 from tests.support.waiting import until
 
+A_STOP_DURING_THE_START = """
+import os, random, signal, sys, threading, time
+from holdfast.processes.supervisor import Child, Supervisor
+
+def supervise(seed):
+    signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    signal.setitimer(signal.ITIMER_REAL, random.Random(seed).uniform(0.0001, 0.05))
+    os._exit(Supervisor([Child(str(n), threading.Event().wait) for n in range(16)], print).run())
+
+def ends(seed):
+    if (pid := os.fork()) == 0:
+        supervise(seed)
+    until = time.monotonic() + 15
+    while time.monotonic() < until:
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            return True
+        time.sleep(0.005)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return False
+
+print("did not end:", [seed for seed in range(int(sys.argv[1])) if not ends(seed)])
+"""
+
 
 async def hold_three(scene: Scene) -> tuple[Job[Any], Job[Any], Job[Any]]:
     """A job on the event loop, one in a thread, one in a process of its own."""
@@ -57,6 +81,13 @@ async def test_sigterm_while_the_app_is_imported_is_a_good_end(tmp_path: Path, p
     worker.terminate()
     assert await worker.exited() == 0
     assert "cannot be imported" not in worker.output
+
+
+async def test_sigterm_while_a_supervisor_starts_its_children_reaches_each_of_them(processes: Processes) -> None:
+    """Sixteen children that wait for nothing else; the signal comes at seeded moments while they are forked."""
+    supervisors = processes.python("-c", A_STOP_DURING_THE_START, "20")
+    assert await supervisors.exited(timeout=200) == 0
+    assert "did not end: []" in supervisors.output
 
 
 @pytest.mark.case("L20")

@@ -106,16 +106,16 @@ async def test_no_route_changes_anything_by_cookie_for_another_page(everything: 
     wrong = []
     async with httpx.AsyncClient(transport=transport, base_url=BASE) as browser:
         await browser.post("/api/session", json={"key": await key_of(everything.hf, "service")})
-        secret = browser.cookies["holdfast_session"]
+        secret = browser.cookies["__Host-holdfast_session"]
         for call in set(routes(everything)) - OPEN - OWN_SECRET:
             method, path = filled(call)
             if method in SAFE:
                 continue
-            answer = await browser.request(method, path, headers={**headers, "Cookie": f"holdfast_session={secret}"})
+            answer = await browser.request(method, path, headers={**headers, "Cookie": f"__Host-holdfast_session={secret}"})
             if answer.status_code != 403 or "page of this server" not in answer.text:
                 wrong.append(f"{call}: {answer.status_code}")
         assert wrong == []
-        assert (await browser.get("/api/session", headers={"Cookie": f"holdfast_session={secret}"})).status_code == 200
+        assert (await browser.get("/api/session", headers={"Cookie": f"__Host-holdfast_session={secret}"})).status_code == 200
 
 
 async def test_names_of_another_organizations_things_open_nothing_on_pages(everything: Shown) -> None:

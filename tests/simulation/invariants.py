@@ -103,6 +103,7 @@ class Books:
         self._base = base
         self._handed_out: set[str] = set()
         self._not_before: dict[str, float] = {}
+        self._lost_before: set[str] = set()
         self._lines: dict[str, int] = {}
         self._steps: set[tuple[str, str]] = set()
 
@@ -245,13 +246,16 @@ class Books:
     def _wrong_rescue(self, call: Call, old: Row, new: Row) -> Iterator[str]:
         expired = old.lease is not None and old.lease < self.now + MICROSECOND
         overdue = old.deadline is not None and old.deadline < self.now - DEADLINE_GRACE + MICROSECOND
-        if not expired and not overdue:
+        died = old.locked_by in call.options["dead"]
+        if not expired and not overdue and not died:
             yield "its lease was valid, so that two may hold it now"
         right = "cancelled" if old.cancelling else "queued" if old.attempt < old.max_attempts else "failed"
         if (new.state, new.attempt) != (right, old.attempt):
             yield f"after attempt {old.attempt} of {old.max_attempts} it should be {right}"
         waits = json.loads(old.backoff) if old.backoff else [0.0]
-        self._not_before[new.id] = self.now + waits[min(old.attempt, len(waits)) - 1]
+        at_once = died and new.id not in self._lost_before
+        self._not_before[new.id] = self.now + (0.0 if at_once else waits[min(old.attempt, len(waits)) - 1])
+        self._lost_before.add(new.id)
 
     def _wrong_replay(self, call: Call, old: Row, new: Row) -> Iterator[str]:
         self._not_before.pop(new.id, None)

@@ -87,6 +87,7 @@ MUTATIONS = [
     ),
     Mutation("the fence of a heartbeat", _text("lease_extend", "AND run_id = beat.value ->> '$.run_id' ", ""), "changed lease"),
     Mutation("the fence of progress", _text("progress_set", "AND run_id = :run_id ", ""), "changed progress"),
+    Mutation("the fence of steps", _text("step_save", "AND run_id = :run_id ", ""), "kept the step"),
     Mutation("the fence of log lines", _text("log_lease", "AND run_id = :run_id ", ""), "wrote to its log"),
     Mutation("the count of a tenant's limit", _text("lanes_room", *NO_COUNT), AT_ONCE),
     Mutation("the lock of a tenant's limit", _room_without_lock, AT_ONCE),
@@ -102,6 +103,8 @@ MUTATIONS = [
     Mutation(
         "the patience of the reaper", _text("job_reapable", "lease_expires_at < :now OR", "true OR"), "its lease was valid"
     ),
+    Mutation("the wait after a second death", _text("job_reapable", "EXISTS (", "0 * EXISTS ("), "time had not come"),
+    Mutation("the proof of a death", _text("job_reapable", "OR locked_by IN", "OR locked_by NOT IN"), "its lease was valid"),
     Mutation(
         "the guard of a tick",
         _text("schedule_advance", "AND revision = $3", "AND $3 IS NOT NULL", shared.SQLITE),

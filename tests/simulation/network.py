@@ -78,7 +78,7 @@ class Wire:
         self.name = self._store.name
         self.pooled = False
 
-    async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
+    async def listen(self, wake: Wake, *, logs: bool = False, worker: str | None = None) -> Callable[[], Awaitable[None]]:
         entry = Listener(self._process, wake, copy_context())
         self._network.listeners.append(entry)
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import mock
 
-from holdfast import finish, ids
+from holdfast import finish, ids, reap
 from holdfast.clock import DatabaseClock
 from holdfast.processes import worker
 from holdfast.processes.heart import Heart
@@ -20,6 +20,7 @@ from holdfast.runlog import logs
 from holdfast.runlog.desk import RunBuffer
 from holdfast.runlog.logs import STUCK_SECONDS, RunLogs
 from holdfast.runlog.writer import LogWriter
+from holdfast.store.sqlite import store as sqlite_store
 from tests.simulation.loop import SimulatedLoop, current_lane
 
 BEGINNING = datetime(2030, 1, 1, tzinfo=UTC)
@@ -86,6 +87,12 @@ def _loop() -> SimulatedLoop:
     return loop
 
 
+dead_processes: set[str] = set()
+"""By name."""
+MISTAKEN = 0.002
+"""How often a process that runs is taken for dead: the fence must bear that."""
+
+
 _is_real = False
 
 
@@ -112,6 +119,10 @@ def replaced(loop: SimulatedLoop, seed: int) -> Iterator[None]:
         lane = current_lane.get(None)
         return BEGINNING.timestamp() + loop.now + (lane.process.skew if lane is not None else 0.0)
 
+    def is_dead(identity: str | None) -> bool:
+        return identity in dead_processes or chance.random() < MISTAKEN
+
+    dead_processes.clear()
     state = random.getstate()
     with contextlib.ExitStack() as stack:
         for target, name, ours in (
@@ -126,6 +137,8 @@ def replaced(loop: SimulatedLoop, seed: int) -> Iterator[None]:
             (worker, "RunLogs", RunLogsBeside),
             (logs, "LogWriter", LogWriterBeside),
             (ids, "_last", 0),
+            (reap, "is_dead", is_dead),
+            (sqlite_store, "is_dead", is_dead),
         ):
             stack.enter_context(mock.patch.object(module, name, put))
         stack.callback(random.setstate, state)

@@ -21,6 +21,7 @@ from tests.simulation import tasks
 from tests.simulation.invariants import Books, Broken
 from tests.simulation.loop import Lane, Process, SimulatedLoop
 from tests.simulation.network import Network
+from tests.simulation.patches import dead_processes
 from tests.simulation.stores import Base, Call
 
 BUSY_SECONDS = 40.0
@@ -93,6 +94,7 @@ class Simulation:
     def killed(self, process: Process) -> None:
         self.books.note(f"{process.name:9} is killed")
         process.alive = False
+        dead_processes.add(process.name)
         self.network.base.hang_up(process)
         self.workers.pop(process, None)
         self.loop.forget(process)
@@ -121,6 +123,7 @@ class Simulation:
         given = {"concurrency": self.rng.randint(1, 3), "exit_when_idle": idle, "reap": self.rng.random() < 0.7, **options}
         scheduler = Scheduler(seat) if self.ticks else None
         worker = Worker(seat, tasks.hf.settings, tasks.hf.tasks, queues=["default", "side"], scheduler=scheduler, **given)
+        worker._process = lane.process.name
         self.workers[lane.process] = worker
         self.books.note(f"{lane.name:9} starts: {given}")
         self.loop.spawn(lane, self._work(lane, worker))

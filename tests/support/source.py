@@ -34,11 +34,21 @@ def text_files() -> dict[str, str]:
 def parsed(*folders: str) -> dict[str, ast.Module]:
     """Path from the root -> syntax tree, of the Python files in these folders."""
     inside = tuple(f"{folder}/" for folder in folders)
-    return {
-        path: ast.parse(text, path) for path, text in text_files().items() if path.endswith(".py") and path.startswith(inside)
-    }
+    return {path: _tree(path) for path in text_files() if path.endswith(".py") and path.startswith(inside)}
 
 
+@cache
+def _tree(path: str) -> ast.Module:
+    return ast.parse(text_files()[path], path)
+
+
+def forget() -> None:
+    """Free the trees: some million objects slow down everything that runs later in the process."""
+    for cached in (modules, parsed, _tree):
+        cached.cache_clear()
+
+
+@cache
 def modules() -> dict[str, ast.Module]:
     """Dotted name -> syntax tree, of every module of the package."""
     return {_dotted(path): tree for path, tree in parsed("src/holdfast").items()}

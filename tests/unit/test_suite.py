@@ -1,77 +1,50 @@
-"""`make test` on a busy machine: an unsteady test is named and forgiven, a wrong one fails the suite."""
+"""`make test` is honest: what fails once fails it."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.conftest import LONG
+from tests.support.tiny_suite import FAILS_ONCE, TinySuite
 from tools import suite
 
-FIRST, SECOND = "tests/unit/test_a.py::test_one", "tests/unit/test_b.py::test_two"
+
+def test_a_suite_without_failures_passes(tiny: TinySuite, capfd: pytest.CaptureFixture[str]) -> None:
+    """Nothing is run again and nothing is reported."""
+    tiny.add(a="def test_passes(): pass")
+    assert tiny.run() == 0
+    assert "FAILED" not in capfd.readouterr().out
 
 
-class Runs:
-    """Stands in for pytest: what fails in which run, and what it was asked to run."""
-
-    def __init__(self, *failing: list[str]) -> None:
-        self._failing = list(failing)
-        self._failed: list[str] = []
-        self.asked: list[tuple[str, ...]] = []
-
-    def pytest(self, *arguments: str) -> int:
-        self.asked.append(arguments)
-        self._failed = self._failing.pop(0) if self._failing else []
-        return suite.TESTS_FAILED if self._failed else 0
-
-    def suite(self) -> int:
-        return suite.main([], self.pytest, lambda: self._failed)
+def test_a_test_that_fails_once_fails_the_suite(tiny: TinySuite, capfd: pytest.CaptureFixture[str]) -> None:
+    """It is named as unsteady, because it passes alone; one that fails alone, too, is told apart."""
+    tiny.add(a="def test_passes(): pass", b=FAILS_ONCE, c="def test_fails(): assert False")
+    assert tiny.run() == suite.TESTS_FAILED
+    report = capfd.readouterr().out.rpartition("FAILED:")[2]
+    assert "test_b.py::test_fails_once (unsteady: passes alone)" in report
+    assert "test_c.py::test_fails (fails alone, too)" in report
+    assert "test_passes" not in report
 
 
-def test_a_suite_without_failures_runs_each_part_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is run again, nothing is said."""
-    runs = Runs()
-    assert runs.suite() == 0
-    assert len(runs.asked) == len(suite.PARTS)
-    assert capsys.readouterr().out == ""
+def test_many_failures_are_not_run_again(tiny: TinySuite, capfd: pytest.CaptureFixture[str]) -> None:
+    """That is a fault and no unsteady test."""
+    tiny.add(a="\n".join(f"def test_{number}(): assert False" for number in range(suite.UNSTEADY_MAX + 1)))
+    assert tiny.run() == suite.TESTS_FAILED
+    report = capfd.readouterr().out.rpartition("FAILED:")[2]
+    assert report.count("(not run again)") == suite.UNSTEADY_MAX + 1
 
 
-def test_what_passes_alone_is_named_with_how_often_it_failed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each try alone is of those that failed the last time; the next part runs all the same."""
-    runs = Runs([FIRST, SECOND], [SECOND], [SECOND], [])
-    assert runs.suite() == 0
-    assert runs.asked[1:4] == [
-        ("--numprocesses", "0", FIRST, SECOND),
-        ("--numprocesses", "0", SECOND),
-        ("--numprocesses", "0", SECOND),
-    ]
-    assert "tests/browser" in runs.asked[4]
-    told = capsys.readouterr().out.partition("UNSTEADY")[2]
-    assert f"{FIRST} (failed 1 times)" in told
-    assert f"{SECOND} (failed 3 times)" in told
+def test_a_run_that_breaks_off_fails_the_suite(tiny: TinySuite) -> None:
+    """A file that cannot be imported is no list of failed tests."""
+    tiny.add(a="import a_module_that_is_not_there")
+    assert tiny.run() not in (0, None)
 
 
-def test_what_fails_every_time_fails_the_suite(capsys: pytest.CaptureFixture[str]) -> None:
-    """After three tries alone, and whatever else was forgiven."""
-    runs = Runs([FIRST, SECOND], *[[SECOND]] * 10)
-    assert runs.suite() == suite.TESTS_FAILED
-    assert len(runs.asked) == 1 + suite.TRIES_ALONE
-    told = capsys.readouterr().out.partition("FAILED, also alone")[2]
-    assert f"{SECOND} (failed 4 times)" in told
-    assert FIRST not in told
-
-
-def test_many_failures_are_not_tried_again() -> None:
-    """That is no unsteady test but a fault."""
-    runs = Runs([f"{FIRST}[{number}]" for number in range(suite.UNSTEADY_MAX + 1)])
-    assert runs.suite() == suite.TESTS_FAILED
-    assert len(runs.asked) == 1
+def test_each_part_runs_in_processes_that_can_be_replaced() -> None:
+    """Without a process of pytest-xdist a stuck test would end the run and hide the rest."""
+    assert [name for name, arguments in suite.PARTS.items() if "--numprocesses" not in arguments] == []
 
 
 def test_the_long_files_are_there() -> None:
     """A file that was renamed would lose its place at the head of the suite."""
     assert [name for name in LONG if not (suite.ROOT / "tests" / name).is_file()] == []
-
-
-def test_a_run_that_broke_off_fails_the_suite() -> None:
-    """Interrupted, or used wrongly: there is no list of failures to go by."""
-    assert suite.main([], lambda *_: 2, lambda: [FIRST]) == 2

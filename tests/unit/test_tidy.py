@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.source import PACKAGE, ROOT, imports_of, is_within, modules, parsed, text_files
+from tests.support.source import PACKAGE, ROOT, forget, imports_of, is_within, modules, parsed, text_files
 
 LAYERS: list[set[str]] = [
     {
@@ -23,11 +24,13 @@ LAYERS: list[set[str]] = [
         "handover",
         "ids",
         "portal",
+        "process_identity",
         "redact",
         "roles",
         "sealing",
         "setting_rules",
         "settings",
+        "thread_starts",
         "tracing",
         "version",
     },
@@ -106,6 +109,12 @@ LONG_MODULES: set[str] = {"src/holdfast/store/protocol.py"}  # all verbs of stor
 """Paths from the root; each one a decision."""
 LONG_FUNCTIONS: set[str] = set()
 """`path:function`; each one a decision."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trees() -> Iterator[None]:
+    yield
+    forget()
 
 
 def part_of(module: str) -> str:
@@ -190,7 +199,9 @@ def test_no_test_sleeps() -> None:
 def _sleeps(node: ast.AST) -> bool:
     if isinstance(node, ast.ImportFrom):
         return node.module in ("time", "asyncio") and any(alias.name == "sleep" for alias in node.names)
-    if not isinstance(node, ast.Call) or ast.unparse(node.func) not in ("time.sleep", "asyncio.sleep"):
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "sleep":
+        return False
+    if ast.unparse(node.func) not in ("time.sleep", "asyncio.sleep"):
         return False
     only_yields = ast.unparse(node) == "asyncio.sleep(0)"
     return not only_yields
@@ -202,9 +213,26 @@ def test_nothing_waits_with_wait_for() -> None:
         f"{path}:{node.lineno}"
         for path, tree in parsed("src").items()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and ast.unparse(node) == "asyncio.wait_for"
+        if isinstance(node, ast.Attribute) and node.attr == "wait_for" and ast.unparse(node) == "asyncio.wait_for"
     ]
     assert waiting == []
+
+
+def test_nothing_reads_the_stacks_of_other_threads() -> None:
+    """It takes a lock of the interpreter and allocates: Python 3.11 may stop the whole process (python/cpython 106883)."""
+    readers = {"_current_" + "frames", "_current_" + "exceptions"}
+    found = [
+        f"{path}:{getattr(node, 'lineno', 0)}"
+        for path, tree in parsed("src", "tests", "tools", "bench").items()
+        for node in ast.walk(tree)
+        for name in (getattr(node, "attr", None), getattr(node, "id", None), getattr(node, "name", None), _text_of(node))
+        if name in readers
+    ]
+    assert found == []
+
+
+def _text_of(node: ast.AST) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
 def test_no_module_is_too_long() -> None:

@@ -11,7 +11,7 @@ from holdfast.web.access import Caller, Role
 class Nobody:
     """Knows nobody."""
 
-    async def caller_of(self, request: Any) -> Caller:
+    async def caller_of(self, request: Any, throttled: Any = None) -> Caller:
         raise Unauthenticated("Nobody is named in this request.")
 
     async def still(self, caller: Caller, request: Any = None) -> bool:
@@ -24,5 +24,5 @@ class Always(Nobody):
     def __init__(self, role: Role, tenant: str | None = None) -> None:
         self._caller = Caller(tenant, role, "test")
 
-    async def caller_of(self, request: Any) -> Caller:
+    async def caller_of(self, request: Any, throttled: Any = None) -> Caller:
         return self._caller

@@ -112,6 +112,17 @@ async def test_a_page_of_lines_leads_to_the_next(scene: Scene) -> None:
     assert rest["next_after"] is None
 
 
+async def test_a_run_that_will_never_be_has_no_stream(scene: Scene) -> None:
+    """The next run of a job that waits can be followed, one after the end of the job cannot."""
+    waiting = await scene.enqueue()
+    async with watching(scene, "acme viewer", f"/api/jobs/{waiting}/runs/1/logs/stream") as watcher:
+        await until(lambda: "retry:" in watcher.text)
+    await scene.work()
+    for no in (2, 3):
+        answer = await scene.get("acme viewer", f"/api/jobs/{waiting}/runs/{no}/logs/stream")
+        assert (answer.status_code, answer.json()["code"]) == (404, "run_not_found")
+
+
 async def test_a_log_can_be_taken_home(scene: Scene) -> None:
     """As NDJSON and as text, where a line stays one line whatever is in it."""
     run = await start(scene)

@@ -80,6 +80,28 @@ async def test_an_admin_makes_tests_watches_and_replays_a_webhook(scene: Scene, 
     assert (await scene.get("acme admin", webhook)).status_code == 404
 
 
+async def test_a_delivery_is_there_for_its_own_webhook_alone(scene: Scene, receiver: StandIn) -> None:
+    """An unknown id, another webhook's delivery and any other job are 404, and nothing is sent or retried."""
+    paths = [(await scene.post("acme admin", "/api/webhooks", {"url": receiver.url})).headers["location"] for _ in range(2)]
+    theirs = (await scene.post("acme admin", f"{paths[1]}/test")).json()["id"]
+    job = await scene.enqueue()
+    await scene.work()
+    for id in (theirs, job, "0" * 8 + "-0000-7000-8000-" + "0" * 12, "nonsense"):
+        shown = await scene.get("acme admin", f"{paths[0]}/deliveries/{id}")
+        again = await scene.post("acme admin", f"{paths[0]}/deliveries/{id}/replay")
+        assert [(one.status_code, one.json()["code"]) for one in (shown, again)] == [(404, "not_found")] * 2, id
+    assert (await scene.hf.get(job)).state == "completed" and len(receiver.asked) == 1
+
+
+async def test_a_recovery_is_told_once(scene: Scene, receiver: StandIn) -> None:
+    """By the first of several deliveries that succeed at once after a failure."""
+    id = (await scene.hf.webhooks.set("acme", receiver.url)).webhook.id
+    shared = scene.hf.store.shared
+    assert await shared("webhook_recovered", id) == []
+    await shared("webhook_failed", id, 60.0, "refused")
+    assert [len(await shared("webhook_recovered", id)) for _ in range(2)] == [1, 0]
+
+
 async def test_a_webhook_is_made_once_under_an_idempotency_key_and_its_secret_not_kept(scene: Scene) -> None:
     """The answer that is given again has null in its place."""
     body, once = {"url": "https://example.com/"}, {"Idempotency-Key": "k1"}

@@ -14,8 +14,8 @@ WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_s
 
 -- name: postgres_indexes
 SELECT i.indexrelid,
-       (SELECT array_agg(a.attname ORDER BY k.ord)
-          FROM unnest(i.indkey) WITH ORDINALITY AS k(attnum, ord)
+       (SELECT pg_catalog.array_agg(a.attname ORDER BY k.ord)
+          FROM pg_catalog.unnest(i.indkey) WITH ORDINALITY AS k(attnum, ord)
           JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum) AS columns
 FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $1 AND c.relname = $2 AND i.indisvalid AND i.indpred IS NULL

@@ -15,10 +15,11 @@ from holdfast.cli.call import Call, Command
 from holdfast.cli.init import SEEDED
 from holdfast.cli.output import say
 from holdfast.cli.process_log import log_to_stderr
-from holdfast.cli.reaper import reap_until_stopped
+from holdfast.cli.reaper import reap_until_stopped, rescue
 from holdfast.cli.worker_process import Wish, WorkerProcess
 from holdfast.database_url import parse_database_url
 from holdfast.processes.supervisor import Child, Supervisor, run_to_end
+from holdfast.processes.watchdog import watched
 from holdfast.settings import load_settings
 from holdfast.version import VERSION
 
@@ -43,7 +44,7 @@ def dev(call: Call, port: int | None) -> int:
         Child("reaper", lambda: _reap(call)),
         Child("server", lambda: _serve(call, port)),
     ]
-    code = Supervisor(children, say).run()
+    code = Supervisor(children, say, lambda: rescue(call)).run()
     say("Stopped.")
     return code
 
@@ -65,10 +66,11 @@ async def _run_machines(hf: Holdfast) -> None:
     loop.add_signal_handler(signal.SIGTERM, told.set)
     loop.add_signal_handler(signal.SIGINT, lambda: None)
     try:
-        async with hf.machines.running():
-            await told.wait()
-        if hf.settings.machine_provider == "local":
-            await _take_along(hf, told)
+        async with watched(hf.settings.watchdog):
+            async with hf.machines.running():
+                await told.wait()
+            if hf.settings.machine_provider == "local":
+                await _take_along(hf, told)
     finally:
         await hf.aclose()
 

@@ -8,6 +8,7 @@ import click
 
 from holdfast.cli.call import Call, Command
 from holdfast.cli.output import say
+from holdfast.cli.reaper import rescue
 from holdfast.cli.worker_process import Wish, WorkerProcess
 from holdfast.processes.supervisor import Child, Supervisor
 
@@ -49,7 +50,7 @@ def worker(
         return WorkerProcess(call, wish).run()
     # As process 1 of a container a worker would inherit orphans that only a supervisor may collect.
     children = [Child(f"worker {number}", WorkerProcess(call, wish, supervised=True).run) for number in range(1, processes + 1)]
-    return Supervisor(children, say).run()
+    return Supervisor(children, say, None if no_reap else lambda: rescue(call)).run()
 
 
 def _wanted_queues(text: str | None) -> list[str] | dict[str, int] | None:

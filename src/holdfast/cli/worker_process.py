@@ -20,10 +20,12 @@ from holdfast.cli.failures import INTERRUPTED, OK, STORAGE, AppUnusable
 from holdfast.cli.output import say
 from holdfast.cli.process_log import log_to_stderr
 from holdfast.database_url import parse_database_url
+from holdfast.processes import watchdog
 from holdfast.processes.heart import LOOP_BLOCKED_SECONDS
 from holdfast.processes.supervisor import START_ME_AGAIN
 from holdfast.processes.worker import Worker
 from holdfast.processes.worker_end import WorkerEnd
+from holdfast.thread_starts import Executor, start
 
 HARD_END_SECONDS = 5.0
 """What nobody can stop, a thread or a task that swallows its cancellation, must not keep a process from ending."""
@@ -82,9 +84,11 @@ class WorkerProcess:
             reap=wish.reap,
             schedule=wish.schedule,
             on_stuck=self._stuck,
+            watchdog=hf.settings.watchdog,
         )
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(self._callback_failed)
+        self._loop.set_default_executor(Executor(thread_name_prefix="asyncio"))
         self._print_end_of_thread, threading.excepthook = threading.excepthook, self._thread_failed
         self._introduce(hf)
         try:
@@ -135,6 +139,8 @@ class WorkerProcess:
                 self._worker.found_stuck()
 
     def _leave_for_certain(self, end: WorkerEnd, code: int) -> None:
+        if self._worker.watchdog:  # an end may freeze as well
+            watchdog.end_in(2 * HARD_END_SECONDS)
         if end.reason == "stuck":
             self._replace()
         if end.threads_left:
@@ -178,7 +184,7 @@ def _later(seconds: float, act: Callable[[], object]) -> None:
     timer = threading.Timer(seconds, act)
     timer.daemon = True
     with contextlib.suppress(RuntimeError, MemoryError):
-        timer.start()
+        start(timer)
 
 
 def _end_now(code: int) -> NoReturn:

@@ -129,7 +129,7 @@ class Breaker:
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        await self._breakers.leave(self._pop(), *self._breakers.verdict_of(self.name, error))
+        await self._breakers.leave_block(self._pop(), error)
 
     def __enter__(self) -> Breaker:
         entry = self._breakers.call_sync(self._breakers.enter(self.name, self._breakers.token()))
@@ -137,7 +137,7 @@ class Breaker:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._breakers.call_sync(self._breakers.leave(self._pop(), *self._breakers.verdict_of(self.name, error)))
+        self._breakers.call_sync(self._breakers.leave_block(self._pop(), error))
 
     def _pop(self) -> Entry:
         *rest, entry = _entries.get()
@@ -264,8 +264,13 @@ class Breakers:
             log.debug("An exception of %s takes no notes", type(error))
         return Verdict.FAILS, one_line(error)[:REASON_CHARS_MAX]
 
+    async def leave_block(self, entry: Entry, error: BaseException | None) -> None:
+        """A block within the probe leaves the verdict to the probe's run: an exception counts once, and must count there."""
+        if not entry.is_inner:
+            await self.leave(entry, *self.verdict_of(entry.name, error))
+
     async def leave(self, entry: Entry, verdict: Verdict, reason: str | None) -> None:
-        if entry.is_inner or (entry.keeper is None and verdict is not Verdict.FAILS):
+        if entry.keeper is None and verdict is not Verdict.FAILS:
             return
         try:
             if entry.keeper is not None:

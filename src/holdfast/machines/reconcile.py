@@ -83,9 +83,15 @@ class Decision(msgspec.Struct, kw_only=True):
     """Whether nobody at all serves that job."""
 
 
+def gone(known: set[str], machines: Sequence[Seen], limits: Limits) -> set[str]:
+    """The ids of those that are down for certain, with what `known` ones the provider does not have any more."""
+    there = {seen.machine.id for seen in machines}
+    return (known - there) | {seen.machine.id for seen in machines if seen.listed and _is_down(seen, limits)}
+
+
 def decide(demand: Sequence[Demand], workers: Sequence[WorkerRow], machines: Sequence[Seen], limits: Limits) -> Decision:
     """`workers`: those that are alive."""
-    down = {seen.machine.id for seen in machines if seen.listed and _is_down(seen, limits)}
+    down = gone(set(), machines, limits)
     workers = [worker for worker in workers if worker.machine_id not in down]
     slots, oldest, unserved = _missing_slots(demand, [worker for worker in workers if not worker.draining], limits)
     decision = Decision(oldest=oldest, unserved=unserved)

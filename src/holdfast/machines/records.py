@@ -105,6 +105,10 @@ class Records:
         found = await self._store.shared("machine_turn_look")
         return found[0] if found else {"pool": None, "problem": None, "told": None}
 
+    async def ids(self) -> set[str]:
+        """Of the machines that were there when they were last seen."""
+        return {row["id"] for row in await self._store.shared("machine_list", self._provider) if row["id"]}
+
     async def merge(self, listed: Sequence[Machine], *, count: bool = False) -> list[Seen]:
         """The provider's list with what we remember; with `count` the list is also written down, and the time that machines
         were up is counted. What is neither listed nor asked for any more is forgotten."""

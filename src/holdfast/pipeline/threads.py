@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from holdfast.thread_starts import start
+
 T = TypeVar("T")
 
 
@@ -25,7 +27,7 @@ async def in_own_thread(work: Callable[[], T], *, when_cancelled: Callable[[], N
         else:
             _tell(loop, done.set_result, value)
 
-    threading.Thread(target=contextvars.copy_context().run, args=(deliver,), name="holdfast pipeline").start()
+    start(threading.Thread(target=contextvars.copy_context().run, args=(deliver,), name="holdfast pipeline"))
     cancelled: asyncio.CancelledError | None = None
     while not done.done():
         try:

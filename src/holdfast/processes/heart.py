@@ -6,7 +6,6 @@ A task that blocks the event loop therefore keeps its lease; only C code that ho
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
 import time
@@ -15,10 +14,12 @@ from typing import Protocol, TypeVar
 
 from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.finish import DeadlineExceeded, departure_of, release_of
-from holdfast.processes.never_begun import NeverBegun
+from holdfast.job import State
+from holdfast.processes.watchdog import end_in, watched
 from holdfast.run import Attempt, Interrupt
 from holdfast.settings import Settings
 from holdfast.store.protocol import Beat, Claimed, Held, Store, WorkerRow
+from holdfast.thread_starts import ThreadStarts, start
 
 log = logging.getLogger("holdfast")
 
@@ -28,7 +29,6 @@ TRIES = 3
 PATIENCE = 0.75
 """How much of the interval between two beats one of them may take: at most a quarter of a lease, of which a third is over."""
 LOOP_BLOCKED_SECONDS = 5.0
-LOCKED_ROW_SECONDS = 0.5
 STUCK_SECONDS = 5.0
 """How long after its deadline a run may take to let go before the heart takes its job away."""
 
@@ -40,9 +40,11 @@ class Body(Protocol):
     settings: Settings
     loop: asyncio.AbstractEventLoop
     running: dict[str, Attempt]
+    watchdog: float
 
     def row(self) -> WorkerRow: ...
     def beat_answered(self, asked: list[Beat], held: list[Held]) -> None: ...
+    def neighbour_is_late(self, seconds: float) -> None: ...
     def found_stuck(self) -> None: ...
     def take_back_waiting(self) -> list[Claimed]: ...
 
@@ -55,10 +57,12 @@ class Heart:
         self._thread = threading.Thread(target=self._main, name="holdfast heart", daemon=True)
         self._loop_answered = time.monotonic()
         self._warned_blocked = False
-        self._never_begun = NeverBegun()
+        self._thread_starts = ThreadStarts()
 
     def start(self) -> None:
-        self._thread.start()
+        if self._body.watchdog:  # before the first run, which may freeze the process while this thread is still beginning
+            end_in(self._body.watchdog)
+        start(self._thread)
 
     def beat_soon(self) -> None:
         """Something may have been cancelled: ask now instead of at the next beat."""
@@ -72,7 +76,12 @@ class Heart:
         await asyncio.to_thread(self._thread.join, 5.0)
 
     def _main(self) -> None:
-        asyncio.run(self._beat_until_stopped())
+        asyncio.run(self._beat_watched())
+
+    async def _beat_watched(self) -> None:
+        """Not the worker's own loop: a task that blocks it is no freeze."""
+        async with watched(self._body.watchdog):
+            await self._beat_until_stopped()
 
     async def _beat_until_stopped(self) -> None:
         loop, wanted = asyncio.get_running_loop(), asyncio.Event()
@@ -103,7 +112,7 @@ class Heart:
         await self._body.store.leave_loop()
 
     def _soon_after_a_failure(self, interval: float) -> float:
-        """When the last beat would have been for the next one to be due in a second."""
+        """When the last beat would have been for the next one to be due in a second. Also for rows that others had locked."""
         return time.monotonic() - interval + min(1.0, interval)
 
     def _interval(self) -> float:
@@ -113,16 +122,18 @@ class Heart:
     async def _beat(self) -> bool:
         body = self._body
         running = list(body.running.items())
-        beats = [Beat(a.claimed.id, run_id, a.claimed.lease_seconds) for run_id, a in running if not a.completed_in_tx]
+        beats = [Beat(a.claimed.id, run_id, a.claimed.lease_seconds) for run_id, a in running]
+        # A run that completes in the task's own transaction has locked its row until that ends, and needs no other beat.
+        locked_by_itself = {run_id for run_id, attempt in running if attempt.completed_in_tx}
+        held: list[Held] = []
         try:
             if beats:
                 held = await self._answered(lambda: body.store.lease_extend_if_held(beats))
                 body.loop.call_soon_threadsafe(body.beat_answered, beats, held)
-            await self._answered(lambda: body.store.worker_seen(body.row()))
-            for run_id, attempt in running:
-                if attempt.completed_in_tx:
-                    await self._beat_alone(Beat(attempt.claimed.id, run_id, attempt.claimed.lease_seconds))
-            return True
+            seconds = await self._answered(lambda: body.store.worker_seen(body.row()))
+            if seconds is not None:
+                body.loop.call_soon_threadsafe(body.neighbour_is_late, seconds)
+            return all(lease.extended or lease.run_id in locked_by_itself for lease in held)
         except StorageError as error:
             log.warning("A heartbeat did not reach the database: %s", error)
             return False
@@ -140,14 +151,6 @@ class Heart:
             except TimeoutError:
                 patience *= 2
         raise StorageUnavailable(f"The database gave no answer to {TRIES} tries; check the network between it and this worker.")
-
-    async def _beat_alone(self, beat: Beat) -> None:
-        """A run that completes in the task's own transaction: its row is locked until that ends. Nobody else can take it
-        meanwhile, so this beat need not arrive; but the others' must not wait for it."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LOCKED_ROW_SECONDS):
-                held = await self._body.store.lease_extend_if_held([beat])
-            self._body.loop.call_soon_threadsafe(self._body.beat_answered, [beat], held)
 
     def _look_at_the_loop(self) -> None:
         """Says so when a task blocks the event loop: everything else in this worker waits for it."""
@@ -183,7 +186,10 @@ class Heart:
         error = DeadlineExceeded(f"took longer than the {claimed.timeout_seconds:g} s it may take and could not be stopped")
         try:
             departure = departure_of(error, claimed, attempt.task.spec, self._body.settings)
-            await self._answered(lambda: self._body.store.job_leave_if_leased([departure]))
+            left = await self._answered(lambda: self._body.store.job_leave_if_leased([departure]))
+            states = {} if left else await self._body.store.run_states([(claimed.id, claimed.run_id)])
+            if states.get(claimed.run_id) is State.RUNNING:
+                return  # another session has locked the row: asked again in a second
         except StorageError:
             return  # asked again in a second
         attempt.ended = True
@@ -197,13 +203,13 @@ class Heart:
         self._body.found_stuck()
 
     async def _leave_if_a_thread_never_begins(self) -> None:
-        """To keep up leases for whoever waits for such a thread would be to keep them for ever."""
-        thread = self._never_begun.look(LOOP_BLOCKED_SECONDS)
-        if thread is not None:
+        """Whatever waits for such a thread waits forever, and its leases must not be kept up that long."""
+        name = self._thread_starts.stuck(LOOP_BLOCKED_SECONDS)
+        if name is not None:
             log.error(
                 "A thread (%s) was started in this worker and never began, most likely for lack of memory; the worker gives "
                 "its jobs back and recycles itself. Raise its limit (ulimit -v, RLIMIT_AS), or lower --concurrency.",
-                thread.name,
+                name,
             )
             await self._release_all_if_blocked()
             self._body.found_stuck()

@@ -1,7 +1,8 @@
 """Isolated tasks: each run in a process group of its own that can be killed and limited in memory.
 
 Parent and child talk in length-prefixed JSON over a socket pair, so that whatever the task prints cannot disturb it.
-The child ends by itself when the parent is gone: its end of the socket closes.
+The child ends by itself when the parent is gone: its end of the socket closes. A second pair of sockets carries nothing: when
+that closes, Linux ends the group even if the child is frozen.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class Order(msgspec.Struct):
     memory: int | None
     claimed: Claimed
     trace_context: str | None = None
+    end_in: float | None = None
+    """The watchdog's time: the deadline and a grace, by when the worker has ended the run if it lives."""
 
 
 def frame(message: object) -> bytes:
@@ -78,14 +81,14 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
 
 async def run_isolated(attempt: Attempt) -> Any:
     """The task's JSON value, or HandedOver with the departure that the child decided on."""
-    ours, theirs = socket.socketpair()
+    (ours, theirs), (life_line, held) = socket.socketpair(), socket.socketpair()
     temp_folder = tempfile.mkdtemp(prefix="holdfast-run-")
     output = asyncio.subprocess.PIPE if "print" in attempt.task.spec.capture else None
     try:
-        with theirs:
+        with theirs, held:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "holdfast.processes.isolated_child", str(theirs.fileno()),
-                pass_fds=[theirs.fileno()], start_new_session=True, stdin=asyncio.subprocess.DEVNULL,
+                sys.executable, "-m", "holdfast.processes.isolated_child", str(theirs.fileno()), str(held.fileno()),
+                pass_fds=[theirs.fileno(), held.fileno()], start_new_session=True, stdin=asyncio.subprocess.DEVNULL,
                 env={**os.environ, "TMPDIR": temp_folder, **({"PYTHONUNBUFFERED": "1"} if output else {})},
                 stdout=output, stderr=output,
             )  # fmt: skip
@@ -107,6 +110,7 @@ async def run_isolated(attempt: Attempt) -> Any:
                 await said.end()
     finally:
         ours.close()
+        life_line.close()
         shutil.rmtree(temp_folder, ignore_errors=True)
 
 
@@ -116,7 +120,16 @@ def _order_of(attempt: Attempt) -> Order:
         fn = fn.__wrapped__
     main_path = getattr(sys.modules["__main__"], "__file__", None) if fn.__module__ == "__main__" else None
     memory, span = attempt.task.spec.memory, tracing.carried(attempt.span)
-    return Order(fn.__module__, main_path, fn.__qualname__, list(sys.path), memory, attempt.claimed, span)
+    return Order(
+        fn.__module__, main_path, fn.__qualname__, list(sys.path), memory, attempt.claimed, span, _seconds_left(attempt)
+    )
+
+
+def _seconds_left(attempt: Attempt) -> float | None:
+    settings = attempt.host.settings
+    if not settings.watchdog:
+        return None
+    return (attempt.claimed.timeout_seconds or settings.run_limit) + settings.deadline_grace
 
 
 async def _listen(attempt: Attempt, reader: asyncio.StreamReader) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import fcntl
 import importlib
 import logging
 import os
@@ -25,6 +26,7 @@ from holdfast.errors import ConfigError
 from holdfast.finish import departure_of, one_line
 from holdfast.forking import keep_for_parent, reset_after_fork
 from holdfast.handover import Handover
+from holdfast.processes import watchdog
 from holdfast.processes.isolated import Order, frame
 from holdfast.run import load_arguments, log_error, result_json
 from holdfast.runlog.capture import NOTHING, level_of, watch_logging
@@ -32,6 +34,7 @@ from holdfast.runlog.text import Limits, said, sendable, storable
 from holdfast.settings import Settings
 from holdfast.store.protocol import Claimed
 from holdfast.task import Task
+from holdfast.thread_starts import start
 
 
 class ParentLink:
@@ -129,7 +132,10 @@ def main() -> None:
     if first is None:
         return
     order = msgspec.convert(first, Order)
-    threading.Thread(target=link.follow_parent, daemon=True).start()
+    if order.end_in is not None:
+        watchdog.end_in(order.end_in)
+    _end_group_with_parent(int(sys.argv[2]))
+    start(threading.Thread(target=link.follow_parent, daemon=True))
     sys.path[:] = order.search_path
     try:
         task = _find_task(order)
@@ -154,6 +160,14 @@ def main() -> None:
         _flush_output()
         link.send({"departure": departure, "blamed": _blamed(task, error, platform)})
     os._exit(0)
+
+
+def _end_group_with_parent(life_line: int) -> None:
+    """By the kernel, when the other end closes: a thread that waits for that could not act in a frozen process. Linux only."""
+    with contextlib.suppress(AttributeError, OSError):
+        fcntl.fcntl(life_line, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(life_line, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(life_line, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
 
 
 def _blamed(task: Task[..., Any], error: BaseException, platform: Platform) -> str | None:

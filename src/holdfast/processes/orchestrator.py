@@ -27,8 +27,9 @@ from holdfast.machines.protocol import (
     QuotaReached,
     StartRefused,
 )
-from holdfast.machines.reconcile import LIST_LAG_SECONDS, Create, Decision, Limits, Seen, Start, decide
+from holdfast.machines.reconcile import LIST_LAG_SECONDS, Create, Decision, Limits, Seen, Start, decide, gone
 from holdfast.machines.records import Records, Turn
+from holdfast.reap import reap_dead
 from holdfast.settings import Settings
 from holdfast.store.protocol import Demand, Store, Tally, WorkerRow
 from holdfast.tally import ALL_QUEUES
@@ -221,13 +222,15 @@ class Orchestrator:
         if not supervise and not await self._may_need():
             return
         demand = await self._demand()
-        workers = await self.live_workers()
+        workers, known = await self.live_workers(), await self._records.ids()
         try:
             listed = await self.provider.list()
         except ProviderError as error:
             await self._failed("list its machines", error, turn, done, demand[0] if demand else None)
             return
         machines = await self._records.merge(listed, count=True)
+        if lost := gone(known, machines, self.limits(turn.pool)):
+            await reap_dead(self._platform.store, self._platform.settings, lost)
         decision = decide(demand, workers, machines, self.limits(turn.pool))
         await self._end(decision, turn, done)
         await self._begin(decision, machines, turn, done)

@@ -16,10 +16,15 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NamedTuple, NoReturn
 
+from holdfast.thread_starts import start
+
 START_ME_AGAIN = 75
 """Exit code of a process that wants a successor, because something in it hangs."""
 ENDS_ALL = (2, 5)
 """Exit codes that another start would only repeat: a wrong setting, a database that is not there."""
+STOPS = (signal.SIGTERM, signal.SIGINT)
+FROZEN = "Timeout ("
+"""The first word of a process that its watchdog ended. Its exit code is 1, as that of an unexpected error."""
 BACKOFF_SECONDS = (0.5, 30.0)
 HEALTHY_SECONDS = 60.0
 
@@ -36,12 +41,16 @@ class Started(NamedTuple):
 
 
 class Supervisor:
-    def __init__(self, children: Sequence[Child], say: Callable[[str], None]) -> None:
+    """`rescue` runs in a process of its own when a child has died: its jobs do not wait for the child that replaces it."""
+
+    def __init__(self, children: Sequence[Child], say: Callable[[str], None], rescue: Callable[[], None] | None = None) -> None:
         self._children = children
         self._say = say
+        self._rescue = Child("rescue", rescue) if rescue is not None else None
         self._running: dict[int, Started] = {}
         self._due: list[tuple[float, Child, int]] = []
-        self._signals = 0
+        self._signals = self._passed_on = 0
+        self._stopping = False
         self._exit_code = 0
 
     def run(self) -> int:
@@ -50,22 +59,29 @@ class Supervisor:
         self._life_line, self._life_line_end = os.pipe()
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in STOPS:
             signal.signal(number, self._signalled)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler, so that it writes to the wake-up pipe
         for child in self._children:
             self._start(child, 0)
         while self._running or self._due:
+            self._pass_signals_on()
             self._wait()
             self._collect()
             self._start_what_is_due()
         return self._exit_code
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
+        """Only noted: what is being started or collected at this moment is in no list."""
         self._signals += 1
-        self._stop_all()
+
+    def _pass_signals_on(self) -> None:
+        while self._passed_on < self._signals:
+            self._passed_on += 1
+            self._stop_all()
 
     def _stop_all(self) -> None:
+        self._stopping = True
         self._due.clear()
         for pid in self._running:
             try:
@@ -74,22 +90,27 @@ class Supervisor:
                 pass
 
     def _start(self, child: Child, failures: int) -> None:
+        if self._signals or self._stopping:
+            return
         sys.stdout.flush()
         sys.stderr.flush()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # or our handler would swallow what is sent to the child
         pid = os.fork()
         if pid == 0:
-            self._become(child)
+            self._become(child, mask)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._running[pid] = Started(child, time.monotonic(), failures)
 
-    def _become(self, child: Child) -> NoReturn:
+    def _become(self, child: Child, mask: set[signal.Signals] | set[int]) -> NoReturn:
         """In the child: leaves through the callers of `run` like any other program, so that errors are reported there."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         # Ctrl+C reaches the whole group; it counts when the supervisor passes it on. Not SIG_IGN: programs would inherit that.
         signal.signal(signal.SIGINT, lambda *_: None)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(self._life_line_end)
-        threading.Thread(target=self._end_with_parent, name="holdfast life line", daemon=True).start()
+        start(threading.Thread(target=self._end_with_parent, name="holdfast life line", daemon=True))
         sys.exit(child.main() or 0)
 
     def _end_with_parent(self) -> None:
@@ -116,11 +137,15 @@ class Supervisor:
 
     def _ended(self, pid: int, started: Started, code: int) -> None:
         child, at, failures = started
-        if code == 0 or self._signals or code in ENDS_ALL:
+        if child is self._rescue:
+            return  # what it left undone is done by the next pass of a reaper
+        if code == 0 or self._signals or self._stopping or code in ENDS_ALL:
             self._exit_code = self._exit_code or max(0, code)
             if code in ENDS_ALL:
                 self._stop_all()
             return
+        if self._rescue is not None:
+            self._start(self._rescue, 0)
         if code == START_ME_AGAIN:
             self._say(f"{child.name} (pid {pid}) hangs and is replaced")
             self._due.append((time.monotonic(), child, 0))
@@ -129,6 +154,7 @@ class Supervisor:
         first, most = BACKOFF_SECONDS
         pause = min(most, first * 2.0**failures)
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        how += f" (frozen, if {FROZEN!r} and stacks stand above)" if code == 1 else ""
         self._say(f"{child.name} (pid {pid}) ended by {how}; it is started again in {pause:g} s")
         self._due.append((time.monotonic() + pause, child, failures + 1))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
+
+from holdfast.thread_starts import Executor
 
 TELL_AGAIN_SECONDS = 0.1
 
@@ -14,7 +16,7 @@ TELL_AGAIN_SECONDS = 0.1
 class TaskThreads:
     def __init__(self, size: int) -> None:
         self._size = size
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: Executor | None = None
         self._working: set[Future[Any]] = set()
 
     @property
@@ -23,7 +25,7 @@ class TaskThreads:
 
     async def call(self, fn: Callable[[], Any]) -> Any:
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._size, thread_name_prefix="holdfast task")
+            self._pool = Executor(self._size, thread_name_prefix="holdfast task")
         call = Call(fn)
         try:
             future = self._pool.submit(call.run)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import random
 import socket
 import threading
 import time
@@ -18,11 +17,13 @@ from holdfast.context import Platform
 from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.finish import Finisher, release_of
 from holdfast.ids import new_worker_id
+from holdfast.process_identity import own_identity
 from holdfast.processes.announcer import Announce, Announcer
 from holdfast.processes.claimer import Claimer
 from holdfast.processes.heart import Heart
 from holdfast.processes.helpers import Helpers
 from holdfast.processes.isolated import run_isolated
+from holdfast.processes.lifetime import Lifetime
 from holdfast.processes.on_machine import OnMachine
 from holdfast.processes.reaper import Reaper
 from holdfast.processes.scheduler import Scheduler
@@ -60,6 +61,7 @@ class Worker:
         reap: bool = True,
         on_stuck: Callable[[], None] | None = None,
         max_lifetime: float | None = None,
+        watchdog: float = 0.0,
         scheduler: Scheduler | None = None,
         announce: Announce | None = None,
     ) -> None:
@@ -67,6 +69,7 @@ class Worker:
         self.store: Store = platform.store
         self.settings = settings
         self.id = new_worker_id(socket.gethostname(), os.getpid())
+        self._process = own_identity()
         self.running: dict[str, Attempt] = {}
         self.loop: asyncio.AbstractEventLoop
         self.run_logs: RunLogs
@@ -74,10 +77,11 @@ class Worker:
         order = QueueOrder(queues)
         self._queues = order.names
         self._concurrency = concurrency
-        self._reap = reap
+        self._reaper = Reaper(self.store, settings) if reap else None
         self._machine_id = os.environ.get("FLY_MACHINE_ID") or os.environ.get("HOLDFAST_MACHINE_ID")
         self._on_stuck = on_stuck
-        self._max_lifetime = max_lifetime
+        self._lifetime = Lifetime(max_lifetime, settings.grace)
+        self.watchdog = watchdog
         self._on_machine = OnMachine(self.store) if self._machine_id else None
         self._scheduler = scheduler
         self._announcer = Announcer(announce, self._announced) if announce else None
@@ -110,7 +114,7 @@ class Worker:
         if any(task.spec.capture for task in self._tasks.values()):
             watch_logging()
         helpers = self._started_helpers()
-        unlisten = await self.store.listen(self._watcher.heard)
+        unlisten = await self.store.listen(self._watcher.heard, worker=self.id)
         life = asyncio.create_task(self._live())
         try:
             await asyncio.shield(life)
@@ -139,16 +143,15 @@ class Worker:
         helpers.start("The tally", self._send_tallies_now_and_then())
         if self._announcer is not None:
             helpers.start("The announcer", self._announcer.run())
-        if self._reap:
-            helpers.start("The reaper", self._reap_now_and_then())
+        if self._reaper is not None:
+            helpers.start("The reaper", self._reaper.run_in_a_worker())
         if self._scheduler is not None:
             helpers.start("The scheduler", self._scheduler.run())
         return helpers
 
     async def _live(self) -> None:
         self._heart.start()
-        if self._max_lifetime is not None:  # what runs then has the grace period before the time is over
-            self.loop.call_later(max(0.0, self._max_lifetime - self.settings.grace), self.stop, "lifetime")
+        self._lifetime.begin(self._tasks.values(), self.stop)
         await self._register()
         await self._claimer.run()
         await self._wind_down()
@@ -178,6 +181,8 @@ class Worker:
             concurrency=self._concurrency,
             running=len(self.running),
             draining=self._draining,
+            process=self._process,
+            heartbeat=self.settings.heartbeat,
         )
 
     async def _register(self) -> None:
@@ -339,10 +344,9 @@ class Worker:
             elif lease.cancel_requested:
                 attempt.request_cancel(lease.cancel_requested_by)
 
-    async def _reap_now_and_then(self) -> None:
-        """Workers alone recover their dead neighbours. The first pass comes at a random moment, so that they take turns."""
-        await asyncio.sleep(self.settings.reaper_interval * random.random())
-        await Reaper(self.store, self.settings).run()
+    def neighbour_is_late(self, seconds: float) -> None:
+        if self._reaper is not None:  # a little later than it says, so that the pass finds what it is to find
+            self.loop.call_later(max(0.0, seconds) + 0.1, self._reaper.look_soon)
 
     # -- winding down --------------------------------------------------------------------------------------------------
 
@@ -353,6 +357,8 @@ class Worker:
         with contextlib.suppress(StorageError):
             await self.store.worker_save(self.row())
         await self._until(lambda: self._in_a_hurry or self._all_ended(), self.settings.grace)
+        if self._stop_reason == "lifetime" and not self._in_a_hurry:
+            self._lifetime.end()
         self._release_running()
         await self._until(self._all_ended, LET_GO_SECONDS)
         self._fence_off_running()
@@ -385,11 +391,11 @@ class Worker:
         """Runs that refuse to stop: their jobs go back, whatever they still do is not accepted."""
         for attempt in [attempt for attempt in self.running.values() if not attempt.ended]:
             attempt.ended = True
-            self._give_back([attempt.claimed])
+            self._finisher.leave(self._lifetime.departure(attempt))
 
     def _release_running(self) -> None:
         for attempt in list(self.running.values()):
-            attempt.interrupt(Interrupt.RELEASE)
+            self._lifetime.interrupt(attempt)
 
     def _give_back(self, jobs: Sequence[Claimed | Beat]) -> None:
         for job in jobs:

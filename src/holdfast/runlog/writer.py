@@ -7,13 +7,15 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from holdfast.errors import StorageError, StorageUnavailable
-from holdfast.job import LogLine
+from holdfast.job import LogLine, State
 from holdfast.runlog.desk import REFUSED, Desk, Notice, RunBuffer
 from holdfast.runlog.text import Said
 from holdfast.store.protocol import LogBatch, Store
+from holdfast.thread_starts import start
 
 log = logging.getLogger("holdfast")
 
@@ -50,12 +52,13 @@ class LogWriter:
         self._hurry = asyncio.Event()
         self._stopping = False
         self._away_since: float | None = None
+        self._writing_apart: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._main, name="holdfast log writer", daemon=True)
 
     # -- from any thread
 
     def start(self) -> None:
-        self._thread.start()
+        start(self._thread)
 
     def wake(self) -> None:
         self._set(self._work)
@@ -166,8 +169,11 @@ class LogWriter:
         write, pause = self._write_together, RETRY_SECONDS
         while parts := [part for part in parts if not part.buffer.abandoned]:
             try:
-                await write(parts)
-                return self._database_answers(parts)
+                locked = await write(parts)
+                self._database_answers([part for part in parts if part not in locked])
+                if locked:
+                    self._start(self._write_when_free(locked))
+                return
             except StorageUnavailable:
                 self._database_is_away()
             except Exception:
@@ -180,6 +186,16 @@ class LogWriter:
             await self._soon(self._hurry, pause)
             self._hurry.clear()
             pause = min(2 * pause, RETRY_SECONDS_MAX)
+
+    async def _write_when_free(self, parts: list[Part]) -> None:
+        """Another session has locked these jobs' rows; the lines of all other runs do not wait for it."""
+        await asyncio.sleep(RETRY_SECONDS)
+        await self._write(parts)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._writing_apart.add(task)
+        task.add_done_callback(self._writing_apart.discard)
 
     def _database_is_away(self) -> None:
         desk, now = self._desk, time.monotonic()
@@ -204,28 +220,41 @@ class LogWriter:
                     if buffer.over and buffer.settled:
                         desk.end(buffer)
 
-    async def _write_together(self, parts: list[Part]) -> None:
+    async def _write_together(self, parts: list[Part]) -> list[Part]:
+        """The parts that could not be written because their jobs' rows are locked."""
         batches = [LogBatch(part.buffer.job_id, part.buffer.run_id, part.lines) for part in parts if part.lines]
         held = await self._store.log_append_if_leased(batches) if batches else set()
+        refused = [part for part in parts if part.lines and part.buffer.run_id not in held]
+        locked = [part for part in refused if await self._holds_its_job(part.buffer)]
+        free = [part for part in parts if part not in locked]
         with self._desk.lock:
-            for part in parts:
+            for part in free:
                 if part.lines and part.buffer.run_id not in held:
                     self._lease_is_lost(part.buffer)
                 else:
                     self._lines_are_kept(part, part.taken)
                 part.taken, part.lines = [], []
-        await self._write_progress(parts)
+        await self._write_progress(free)
+        return locked
+
+    async def _holds_its_job(self, buffer: RunBuffer) -> bool:
+        """Then what was refused was refused because another session has locked the job's row."""
+        run = buffer.job_id, buffer.run_id
+        return (await self._store.run_states([run])).get(buffer.run_id) in (State.RUNNING, State.COMPLETED)
 
     async def _write_progress(self, parts: list[Part]) -> None:
         for part in parts:
             buffer, progress = part.buffer, part.progress
             if progress is not None:
-                await self._store.progress_set_if_leased(buffer.job_id, buffer.run_id, *progress)
+                written = await self._store.progress_set_if_leased(buffer.job_id, buffer.run_id, *progress)
+                locked = not written and await self._holds_its_job(buffer)
                 with self._desk.lock:
                     part.progress = None
                     buffer.progress_written_at = time.monotonic()
-                    if buffer.progress == progress:
+                    if buffer.progress == progress and not locked:
                         buffer.progress = None
+                if locked:
+                    self._loop.call_later(PROGRESS_SECONDS, self._look_again, buffer)
 
     def _lease_is_lost(self, buffer: RunBuffer) -> None:
         buffer.refused = True
@@ -235,7 +264,7 @@ class LogWriter:
     def _lines_are_kept(self, part: Part, taken: list[Said | Notice]) -> None:
         part.buffer.unkept -= sum(1 if isinstance(line, Said) else line.dropped for line in taken)
 
-    async def _write_apart(self, parts: list[Part]) -> None:
+    async def _write_apart(self, parts: list[Part]) -> list[Part]:
         """Something in a batch is nothing that the database takes: without it the lines around it have a chance."""
         for part in parts:
             refusals = 0
@@ -258,11 +287,15 @@ class LogWriter:
                 self._give_up(part, bad)
         with contextlib.suppress(StorageError):
             await self._write_progress(parts)
+        return []
 
     async def _write_piece(self, buffer: RunBuffer, lines: Sequence[LogLine]) -> None:
-        if buffer.run_id not in await self._store.log_append_if_leased([LogBatch(buffer.job_id, buffer.run_id, lines)]):
-            with self._desk.lock:
-                self._lease_is_lost(buffer)
+        while buffer.run_id not in await self._store.log_append_if_leased([LogBatch(buffer.job_id, buffer.run_id, lines)]):
+            if not await self._holds_its_job(buffer):
+                with self._desk.lock:
+                    self._lease_is_lost(buffer)
+                return
+            await asyncio.sleep(RETRY_SECONDS)
 
     def _give_up(self, part: Part, bad: set[int]) -> None:
         """Lines that were refused become a line that says so; where not even that is taken, they are lost."""

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
+
+_FUNCTIONS = (
+    "array_position clock_timestamp count floor hashtextextended jsonb_array_elements jsonb_array_elements_text "
+    "jsonb_build_object jsonb_to_record jsonb_to_recordset make_interval max min mod pg_notify pg_try_advisory_xact_lock "
+    "statement_timestamp substr sum"
+)
+_CALL = re.compile(rf"(?<![.\w])({'|'.join(_FUNCTIONS.split())})\(")
+
+
+def qualified_for_postgres(sql: str) -> str:
+    """With pg_catalog before the functions it calls: a caller's search_path may lead to others that match better."""
+    return _CALL.sub(r"pg_catalog.\1(", sql)
 
 
 def load_statements(package: str) -> dict[str, str]:

@@ -216,12 +216,14 @@ class Beat(msgspec.Struct):
 
 
 class Held(msgspec.Struct):
-    """One lease that was extended."""
+    """One lease that is still held."""
 
     id: str
     run_id: str
     cancel_requested: bool
     cancel_requested_by: str | None
+    extended: bool = True
+    """False: the run still has its job, but another session has locked the job's row. Ask again soon."""
 
 
 class Completion(msgspec.Struct):
@@ -274,7 +276,7 @@ class Reaped(msgspec.Struct):
     state: State
     """What it became: queued, failed or cancelled."""
     reason: str
-    """`lease_expired` or `deadline_exceeded`."""
+    """`worker_died`, `lease_expired` or `deadline_exceeded`."""
     locked_by: str | None
     stage: str | None
 
@@ -307,6 +309,10 @@ class WorkerRow(msgspec.Struct, kw_only=True):
     concurrency: int
     running: int = 0
     draining: bool = False
+    process: str | None = None
+    """See process_identity.py."""
+    heartbeat: float | None = None
+    """Seconds between two reports; PostgreSQL alone keeps it."""
     started_at: datetime | None = None
     last_seen_at: datetime | None = None
 
@@ -492,10 +498,16 @@ class Store(Protocol):
         """Every lease this worker holds, also those of a claim whose answer was lost on the way."""
 
     async def job_complete_if_leased(self, completions: Sequence[Completion]) -> set[str]:
-        """The run ids whose completion was accepted."""
+        """The run ids whose completion was accepted. The others have lost their lease, or another session has locked the job's
+        row: then `run_states` says `running`, and the completion has to be tried again. The same goes for
+        `job_leave_if_leased`, `log_append_if_leased` and `progress_set_if_leased`."""
+
+    async def run_states(self, runs: Sequence[tuple[str, str]]) -> dict[str, State]:
+        """The states of the jobs, by run id, whose newest run is this (job id, run id)."""
 
     def complete_statement(self, completion: Completion) -> CallerStatement:
-        """One completion for the caller's connection; it returns one row if accepted, none if the lease is lost."""
+        """One completion for the caller's connection; it returns one row if accepted, none if the lease is lost. On PostgreSQL
+        that row is the isolation level where an ordered job cannot be completed under it; then nothing was written."""
 
     async def job_leave_if_leased(self, departures: Sequence[Departure]) -> dict[str, State]:
         """Run id -> the state the job went to, for those that still held their lease. Writes history and events."""
@@ -507,7 +519,10 @@ class Store(Protocol):
         their numbers; a number that is there already is left alone (a repeated flush is harmless). Their times are moved to
         the database's clock."""
 
-    async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool: ...
+    async def step_save_if_leased(
+        self, job_id: str, run_id: str, name: str, fingerprint: str, result: str
+    ) -> StepResult | None:
+        """The result that is stored: of several writers the first one wins. None: the lease is lost."""
 
     async def step_get(self, job_id: str, name: str, fingerprint: str) -> StepResult | None: ...
 
@@ -528,8 +543,10 @@ class Store(Protocol):
         """The same of `job_retry_if_ended`, for failed and cancelled ones."""
 
     # -- rescue and forget
-    async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int) -> list[Reaped]:
-        """Runs whose lease has expired, or whose deadline passed more than `deadline_grace` ago. Each is handled once."""
+    async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int, dead: Sequence[str] = ()) -> list[Reaped]:
+        """Runs whose lease has expired, whose deadline passed more than `deadline_grace` ago, or whose worker is dead: one of
+        `dead`, or (PostgreSQL) one whose session has ended and that has missed two heartbeats. Each is handled once. A worker
+        that is dead and holds no job any more is forgotten."""
 
     async def order_heal(self) -> int:
         """Let go what waits behind an ordered job that is no longer there; how many. Only needed after odd accidents."""
@@ -609,7 +626,7 @@ class Store(Protocol):
         """The same for the caller's connection; its rows are (tenant, queued, most)."""
 
     async def tenant_depths(self, tenants: Sequence[str]) -> dict[str, Depth]:
-        """How many claimable jobs each has waiting, counted to what it may have at the most."""
+        """How many queued jobs each has, delayed ones included, counted to what it may have at the most."""
 
     async def tenant_running(self, tenant: str, limit: int) -> list[Job[Any]]:
         """Some of its running jobs, the oldest first."""
@@ -644,9 +661,10 @@ class Store(Protocol):
     async def worker_save(self, worker: WorkerRow) -> None:
         """Insert, or change what it says of itself (`running`, `draining`, `last_seen_at`)."""
 
-    async def worker_seen(self, worker: WorkerRow) -> None:
+    async def worker_seen(self, worker: WorkerRow) -> float | None:
         """It lives: the same, but for `draining` of a worker that is known. A heartbeat comes from a thread of its own and may
-        be late; it must not take back that the worker is going."""
+        be late; it must not take back that the worker is going. Answers in how many seconds a recovery pass will find another
+        worker dead; None: there is no sign of that."""
 
     async def worker_remove(self, worker_id: str) -> None: ...
 
@@ -656,10 +674,10 @@ class Store(Protocol):
     async def wake(self) -> None:
         """Call every `wake` of `listen`, in all processes that can hear it: anything may have changed."""
 
-    async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
+    async def listen(self, wake: Wake, *, logs: bool = False, worker: str | None = None) -> Callable[[], Awaitable[None]]:
         """Call `wake` on what happens, until the returned function is awaited. Never raises for a lost connection:
         it reconnects and calls `wake("")`. `listening` tells whether hints come at all right now. With `logs`, also
-        `log:<run id>` when lines of that run were written."""
+        `log:<run id>` when lines of that run were written. The end of the connection of a `worker` is a sign that it died."""
 
     @property
     def pooled(self) -> bool:

@@ -26,6 +26,9 @@ TENANT_CHARS_MAX = 200
 Authenticate = Callable[[Any], "Caller | Awaitable[Caller | None] | None"]
 """The host's own login: takes the request, answers who calls, or None to leave it to Holdfast."""
 
+Throttle = Callable[[Callable[[], Awaitable[Caller]], str], Awaitable[Caller]]
+"""Takes a check and the credential that it is about."""
+
 
 class Authenticator:
     def __init__(
@@ -38,24 +41,22 @@ class Authenticator:
 
     # -- who calls -----------------------------------------------------------------------------------------------------
 
-    async def caller_of(self, request: HTTPConnection) -> Caller:
-        """Raises Unauthenticated (401), or Forbidden (403) for somebody who is known and has no business here."""
+    async def caller_of(self, request: HTTPConnection, throttled: Throttle | None = None) -> Caller:
+        """Raises Unauthenticated (401), or Forbidden (403) for a known caller who may not be here.
+
+        `throttled` gets each check of a credential of ours. The host's login comes before it, and throttles by itself.
+        """
         caller = await self._by_host(request)
         if caller is not None:
             return caller
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            return await self._by_bearer(request, token.strip())
-        secret = cookies.session_secret(request)
+        throttled = throttled or _at_once
+        token, secret = _bearer_token(request), cookies.session_secret(request)
+        if token is not None:
+            return await throttled(lambda: self._by_bearer(request, token), token)
         if secret is not None:
             cookies.require_own_page(request)
-            session = await self._sessions.valid(secret)
-            if session is None:
-                raise Unauthenticated("The session has ended; log in again.")
-            return _session_caller(session)
-        raise Unauthenticated(
-            "Nobody is named in this request; send an API key or a token in the header Authorization, after the word Bearer."
-        )
+            return await throttled(lambda: self._by_session(secret), secret)
+        raise Unauthenticated("Missing credentials. Send an API key or a token in the header `Authorization: Bearer <key>`.")
 
     async def still(self, caller: Caller, request: HTTPConnection | None = None) -> bool:
         """Whether he may still have what he was given when his stream opened. The host's login is asked with a request only."""
@@ -81,7 +82,7 @@ class Authenticator:
             caller = await caller
         if caller is not None and not isinstance(caller, Caller):
             raise TypeError(f"authenticate= must answer a Caller or None, not {type(caller).__name__}")
-        if caller is not None and "cookie" in request.headers and "authorization" not in request.headers:
+        if caller is not None:  # by a cookie, Basic or a client certificate: a browser adds each of them by itself
             cookies.refuse_other_sites(request)
         return caller
 
@@ -93,6 +94,12 @@ class Authenticator:
             raise Unauthenticated("This API key is not known, has expired or was revoked.")
         _refuse_other_tenant(request, key.tenant)
         return _key_caller(key)
+
+    async def _by_session(self, secret: str) -> Caller:
+        session = await self._sessions.valid(secret)
+        if session is None:
+            raise Unauthenticated("The session has ended; log in again.")
+        return _session_caller(session)
 
     async def _by_claims(self, request: HTTPConnection, claims: Claims) -> Caller:
         settings = self._hf.settings
@@ -173,6 +180,15 @@ class Authenticator:
 
     async def has_some_way_in(self) -> bool:
         return self._authenticate is not None or self._tokens.accepted or await self._hf.keys.any_valid()
+
+
+async def _at_once(check: Callable[[], Awaitable[Caller]], _credential: str) -> Caller:
+    return await check()
+
+
+def _bearer_token(request: HTTPConnection) -> str | None:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
 
 
 def _key_caller(key: ValidKey) -> Caller:

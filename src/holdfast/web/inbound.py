@@ -15,7 +15,7 @@ from starlette.responses import Response
 from holdfast.app import Holdfast
 from holdfast.errors import HoldfastError
 from holdfast.web.problems import answers, problem_of
-from holdfast.web.routing import reply, web_of, with_patience
+from holdfast.web.routing import HoldfastDep, reply
 
 router = APIRouter(tags=["webhooks"])
 
@@ -49,7 +49,6 @@ async def _received(hf: Holdfast, source: str, request: Request) -> Response:
     responses={**answers(401, 404, 409), 200: {"model": Received, "description": "It was here before."}},
     openapi_extra={"security": []},
 )
-async def take_webhook(source: str, request: Request) -> Response:
+async def take_webhook(source: str, request: Request, hf: HoldfastDep) -> Response:
     """Signed as the source was configured by `hf.inbound`; the same delivery again is answered with the same job."""
-    web = web_of(request)
-    return await with_patience(web, request, lambda: _received(web.hf, source, request))
+    return await _received(hf, source, request)

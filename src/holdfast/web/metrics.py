@@ -22,7 +22,7 @@ from holdfast.store.protocol import Queue, Tally, WorkerRow
 from holdfast.tally import HISTOGRAMS, OUTCOMES, SUM
 from holdfast.web.access import Act, require
 from holdfast.web.problems import answers
-from holdfast.web.routing import web_of, with_patience
+from holdfast.web.routing import known_caller, web_of
 from holdfast.why import ALIVE_SECONDS
 
 CACHE_SECONDS = 10.0
@@ -269,6 +269,6 @@ async def metrics(request: Request) -> Response:
     """For Prometheus: the service role; anybody where metrics_public is set."""
     web = web_of(request)
     if not web.hf.settings.metrics_public:
-        require(await with_patience(web, request, lambda: web.authenticator.caller_of(request)), Act.OPERATE)
+        require(await known_caller(web, request), Act.OPERATE)
     found: Any = request.app.state.metrics
     return Response(await found.text(), media_type=MEDIA_TYPE)

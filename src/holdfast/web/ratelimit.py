@@ -1,7 +1,7 @@
 """Rate limits over HTTP: 429 with Retry-After and X-RateLimit-*, as a dependency; and the limits of the API itself.
 
-Those who are known are counted in the database, for all servers together. Strangers are counted by their address, by each
-process for itself: that is meant to keep a flood off the database, not to be exact.
+Known callers are counted in the database, for all servers together. Failed logins are counted by address and credential, by
+each process for itself: a client that goes on with a wrong key is kept off the database, and others at its address are not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from holdfast.app import Holdfast
 from holdfast.errors import RateLimited
 from holdfast.limits.rate import Subjects, Taken
 
-ADDRESSES_KNOWN_MAX = 10_000
+NAMES_KNOWN_MAX = 10_000
+"""A flood of random credentials takes no more memory than this; the oldest are forgotten."""
 CALLERS_KNOWN_MAX = 10_000
 API_LIMIT = "api"
 
@@ -128,6 +129,6 @@ class TokenBuckets:
         left = min(self._most, left + (now - seen) * self._per_second)
         granted = left >= 1
         self._known[name] = (left - granted, now)
-        if len(self._known) > ADDRESSES_KNOWN_MAX:
+        if len(self._known) > NAMES_KNOWN_MAX:
             self._known.popitem(last=False)
         return 0.0 if granted else (1 - left) / self._per_second

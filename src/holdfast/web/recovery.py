@@ -17,7 +17,7 @@ from holdfast.errors import Unauthenticated
 from holdfast.processes.reaper import Reaper
 from holdfast.settings import Settings
 from holdfast.web.problems import answers
-from holdfast.web.routing import HoldfastDep, web_of, with_patience
+from holdfast.web.routing import HoldfastDep, throttled, web_of
 
 log = logging.getLogger("holdfast")
 
@@ -43,8 +43,11 @@ async def recover(
     upstash_signature: Annotated[str | None, Header(description="Made by QStash with its signing key.")] = None,
 ) -> Recovered:
     """One pass of the reaper. Any number of calls at once is harmless: each job is handled once."""
-    await with_patience(
-        web_of(request), request, lambda: _require_key_or_signature(request, hf.settings, x_internal_api_key, upstash_signature)
+    await throttled(
+        web_of(request),
+        request,
+        lambda: _require_key_or_signature(request, hf.settings, x_internal_api_key, upstash_signature),
+        f"{x_internal_api_key}\0{upstash_signature}",
     )
     report, _pruned = await Reaper(hf.store, hf.settings, start_machines=hf.machines.recover).one_pass()
     if not report:  # else the pass itself has said so

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
+import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Annotated, Any, TypeVar
@@ -34,7 +35,7 @@ class Web:
     stopping: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     """Set when the server goes down: open streams end."""
     strangers: TokenBuckets | None = None
-    """By address: how often somebody may fail to say who he is before he is no longer listened to. In this process only."""
+    """Failed logins, by address and credential. In this process only."""
     rate: CallerRate = dataclasses.field(init=False)
     streams: Counter[str] = dataclasses.field(default_factory=Counter)
     """How many each caller has open."""
@@ -65,7 +66,7 @@ class Guarded(APIRoute):
 
         async def guarded(request: Request) -> Response:
             web = web_of(request)
-            caller = request.state.caller = await _known(web, request)
+            caller = request.state.caller = await known_caller(web, request)
             taken = await web.rate.take(caller.actor) if caller.role is not Role.SERVICE else None
             if HEADER in request.headers and request.method in METHODS and not once_by_itself:
                 work = functools.partial(handle, request)
@@ -79,22 +80,29 @@ class Guarded(APIRoute):
         return guarded
 
 
-async def _known(web: Web, request: Request) -> Caller:
-    return await with_patience(web, request, lambda: web.authenticator.caller_of(request))
+async def known_caller(web: Web, request: Request) -> Caller:
+    return await web.authenticator.caller_of(request, functools.partial(throttled, web, request))
 
 
-async def with_patience(web: Web, request: Request, ask: Callable[[], Awaitable[T]]) -> T:
-    """Whoever fails to say who he is too often is not listened to for a while."""
-    address = network_of(request.client.host) if request.client else ""
-    wait = web.strangers.wait(address) if web.strangers else 0.0
+async def throttled(web: Web, request: Request, ask: Callable[[], Awaitable[T]], credential: str) -> T:
+    """Throttle a credential that fails again and again, and no other: behind a proxy, all clients may share one address."""
+    if web.strangers is None:
+        return await ask()
+    name = _throttled_name(request, credential)
+    wait = web.strangers.wait(name)
     if wait:
-        raise RateLimited(f"Too many failed attempts to log in from this address; try again in {wait:.0f} s.", wait)
+        raise RateLimited(f"Too many failed logins with these credentials. Try again in {max(1.0, wait):.0f} s.", wait)
     try:
         return await ask()
     except Unauthenticated:
-        if web.strangers:
-            web.strangers.take(address)
+        web.strangers.take(name)
         raise
+
+
+def _throttled_name(request: Request, credential: str) -> str:
+    """A digest: short however long the credential is, and opens nothing."""
+    address = network_of(request.client.host) if request.client else ""
+    return hashlib.sha256(f"{address}\0{credential}".encode(errors="surrogatepass")).hexdigest()
 
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -14,11 +14,13 @@ from holdfast.app import Holdfast
 from holdfast.errors import ConfigError
 from holdfast.processes.reaper import Reaper, ended
 from holdfast.processes.scheduler import Scheduler
+from holdfast.processes.watchdog import watched
 from holdfast.web.patience import Impatient
 from holdfast.web.server import Server
 
 LOOPBACK = "127.0.0.1"
 PORT = 8080
+TRUSTED_PROXIES = "127.0.0.1,::1"
 BACKLOG = 2048
 IDLE_CONNECTION_SECONDS = 75
 """Longer than the proxies in front keep theirs, so that they do not send into a connection that is just being closed."""
@@ -55,14 +57,21 @@ class _Uvicorn(uvicorn.Server):
         self.force_exit, self.should_exit = self.should_exit, True
 
 
-async def serve(hf: Holdfast, host: str, port: int, say: Callable[[str], None]) -> None:
+async def serve(
+    hf: Holdfast, host: str, port: int, say: Callable[[str], None], *, trusted_proxies: str = TRUSTED_PROXIES
+) -> None:
     """Until a signal comes. Refuses before it listens where it could not work, or nobody could log in."""
+    async with watched(hf.settings.watchdog):
+        await _serve_and_close(hf, host, port, say, trusted_proxies)
+
+
+async def _serve_and_close(hf: Holdfast, host: str, port: int, say: Callable[[str], None], trusted_proxies: str) -> None:
     try:
         await hf.store.schema_version()
         app = hf.asgi()
         await app.state.web.authenticator.require_some_way_in(host)
         with _listen(host, port) as listening:
-            await _serve_beside_reaper(hf, app, listening, say)
+            await _serve_beside_reaper(hf, app, listening, say, trusted_proxies)
     finally:
         await hf.aclose()
 
@@ -83,18 +92,21 @@ async def serve_for_development(hf: Holdfast, port: int | None, say: Callable[[s
                 say(where)
                 say(f"Dashboard, logs you in once within ten minutes: {link}")
 
-            await _serve(hf, app, listening, say_both, supervised=True)
+            async with watched(hf.settings.watchdog):
+                await _serve(hf, app, listening, say_both, supervised=True)
     finally:
         await hf.aclose()
 
 
-async def _serve_beside_reaper(hf: Holdfast, app: Server, listening: socket.socket, say: Callable[[str], None]) -> None:
+async def _serve_beside_reaper(
+    hf: Holdfast, app: Server, listening: socket.socket, say: Callable[[str], None], trusted_proxies: str
+) -> None:
     reaper, scheduler = Reaper(hf.store, hf.settings, start_machines=hf.machines.recover), Scheduler(hf)
     reaping = asyncio.create_task(reaper.run(), name="holdfast reaper")
     keeping = asyncio.create_task(scheduler.run_listening(), name="holdfast scheduler")
     try:
         async with hf.machines.running():
-            await _serve(hf, app, listening, say)
+            await _serve(hf, app, listening, say, trusted_proxies=trusted_proxies)
     finally:
         reaper.stop()
         scheduler.stop()
@@ -102,7 +114,13 @@ async def _serve_beside_reaper(hf: Holdfast, app: Server, listening: socket.sock
 
 
 async def _serve(
-    hf: Holdfast, app: Server, listening: socket.socket, say: Callable[[str], None], *, supervised: bool = False
+    hf: Holdfast,
+    app: Server,
+    listening: socket.socket,
+    say: Callable[[str], None],
+    *,
+    supervised: bool = False,
+    trusted_proxies: str = TRUSTED_PROXIES,
 ) -> None:
     address = _address(listening)
     config = uvicorn.Config(
@@ -111,6 +129,7 @@ async def _serve(
         log_config=None,
         access_log=False,
         server_header=False,
+        forwarded_allow_ips=trusted_proxies,
         lifespan="off",
         backlog=BACKLOG,
         timeout_keep_alive=IDLE_CONNECTION_SECONDS,

@@ -55,6 +55,13 @@ async def _leave_as_it_is(_connection: Connection) -> None:
     """In place of asyncpg's reset, which would cost a round trip after every statement. We change no session state."""
 
 
+async def _learn_arrays(connection: Connection) -> None:
+    """asyncpg asks the server about array types when it first meets them, by a query that a search_path can mislead."""
+    async with connection.transaction():
+        await connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+        await connection.prepare("SELECT $1::text[], $2::uuid[], $3::integer[], $4::bigint[], $5::double precision[]")
+
+
 class Connections:
     """Pools by event loop: a worker's heart beats on a loop of its own, sync callers on yet another."""
 
@@ -95,6 +102,7 @@ class Connections:
                 min_size=0,
                 max_size=8,
                 reset=_leave_as_it_is,
+                init=_learn_arrays,
                 timeout=_CONNECT_SECONDS,
                 command_timeout=_COMMAND_SECONDS,
                 **({"statement_cache_size": 0} if self.pooled else {"server_settings": _SESSION}),
@@ -165,7 +173,7 @@ class Connections:
 
     @asynccontextmanager
     async def _in_transaction(self, connection: Connection) -> AsyncIterator[None]:
-        transaction = connection.transaction()
+        transaction = connection.transaction(isolation="read_committed")  # behind a pooler the database's default counts
         with self.errors_translated():
             await transaction.start()
         try:

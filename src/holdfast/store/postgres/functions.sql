@@ -7,29 +7,93 @@
 -- 8); one analyzed while the queue was short would be sorted instead of read in the order of its index.
 --
 -- Times: p_now is null in production, then the database's clock decides; tests pass their own.
+--
+-- Names: every function sets its search_path, or is parsed when it is made (RETURN). A role that may create objects in a schema of the
+-- caller's path could otherwise have its own functions and operators called, as the caller, wherever their types match better.
 
 CREATE OR REPLACE FUNCTION holdfast.order_lock_id(p_tenant text, p_key text) RETURNS bigint
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT hashtextextended(coalesce(p_tenant, '') || chr(31) || p_key, 7110)
-$$;
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN hashtextextended(coalesce(p_tenant, '') || chr(31) || p_key, 7110);
 
 CREATE OR REPLACE FUNCTION holdfast.noun_of(p_noun text, p_task text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT coalesce(p_noun, upper(left(p_task, 1)) || replace(substr(p_task, 2), '_', ' '))
-$$;
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN coalesce(p_noun, upper(left(p_task, 1)) || replace(substr(p_task, 2), '_', ' '));
 
 -- Whether a log line has this text, already in small letters, in its message or in a value beside it.
 CREATE OR REPLACE FUNCTION holdfast.log_says(p_message text, p_metadata jsonb, p_search text) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT position(p_search IN lower(p_message)) > 0
-        OR EXISTS (SELECT 1 FROM jsonb_each_text(p_metadata) AS said WHERE position(p_search IN lower(said.value)) > 0)
-$$;
+LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN position(p_search IN lower(p_message)) > 0
+        OR EXISTS (SELECT 1 FROM jsonb_each_text(p_metadata) AS said WHERE position(p_search IN lower(said.value)) > 0);
+
+-- Step 1 of a job's life, for any connection: p_jobs is a JSON array. An older active job with the same unique key is answered in
+-- place of the new one, and is not locked: its heartbeats and its end do not wait for the caller's transaction.
+-- A run_at that has passed means now: waits are counted from it, and the oldest goes first.
+CREATE OR REPLACE FUNCTION holdfast.job_insert_v1(p_jobs jsonb)
+RETURNS TABLE (id text, run_id text, state text, tenant text, unique_key text, queue text, priority integer, told bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    v_placed integer;
+    v_job    record;
+BEGIN
+    RETURN QUERY
+    WITH asked AS (
+        SELECT r.*, coalesce(r.now, statement_timestamp()) AS at
+          FROM jsonb_to_recordset(p_jobs) AS r (
+               id uuid, run_id uuid, queue text, task text, args jsonb, max_attempts integer, lease_seconds double precision,
+               priority integer, tenant text, project text, actor text, delay double precision, run_at timestamptz,
+               unique_key text, order_key text, order_blocks boolean, timeout_seconds double precision,
+               expected_seconds double precision, backoff double precision[], noun text, tags text[], meta jsonb,
+               enqueued_by text, trace_context text, batch text, on_failed jsonb, now timestamptz,
+               announced integer)
+    ), placed AS (
+        INSERT INTO holdfast.jobs (
+               id, run_id, queue, task, args, max_attempts, lease_seconds, priority, tenant, project, actor, run_at, hold,
+               unique_key, order_key, order_blocks, timeout_seconds, expected_seconds, backoff, noun, tags, meta, enqueued_by,
+               trace_context, batch, on_failed, created_at, updated_at,
+               announced)
+        SELECT a.id, a.run_id, a.queue, a.task, a.args, a.max_attempts, a.lease_seconds, coalesce(a.priority, 0), a.tenant,
+               a.project, a.actor, greatest(a.at, coalesce(a.run_at, a.at + make_interval(secs => coalesce(a.delay, 0)))),
+               CASE WHEN coalesce(a.run_at > a.at, a.delay > 0) THEN 'time' END,
+               a.unique_key, a.order_key, coalesce(a.order_blocks, false), a.timeout_seconds, a.expected_seconds, a.backoff,
+               a.noun, a.tags, a.meta, a.enqueued_by, a.trace_context, a.batch, a.on_failed, a.at, a.at,
+               a.announced
+          FROM asked a
+        -- Not DO UPDATE: that would lock the row of the older job until the caller's transaction ends.
+        ON CONFLICT (coalesce(tenant, ''), unique_key) WHERE unique_key IS NOT NULL AND state IN ('queued', 'running') DO NOTHING
+        RETURNING id, run_id, state, tenant, unique_key, queue, priority
+    ), told AS (
+        -- For a handful of jobs the tenants are named, so that workers need not look at all of them.
+        SELECT pg_notify('holdfast', 'job:' || w.queue || w.tenant)
+          FROM (SELECT DISTINCT queue, CASE WHEN (SELECT count(*) FROM placed) <= 8 THEN chr(31) || coalesce(tenant, '') ELSE '' END AS tenant
+                  FROM placed) AS w
+    )
+    SELECT CAST(p.id AS text), CAST(p.run_id AS text), p.state, p.tenant, p.unique_key, p.queue, p.priority, (SELECT count(*) FROM told)
+      FROM placed p;
+    GET DIAGNOSTICS v_placed = ROW_COUNT;
+    IF v_placed = jsonb_array_length(p_jobs) THEN
+        RETURN;
+    END IF;
+    -- Statements of their own: each sees what was committed before it, also by a transaction that the insert waited for.
+    FOR v_job IN
+        SELECT e.job, e.job ->> 'tenant' AS tenant, e.job ->> 'unique_key' AS unique_key FROM jsonb_array_elements(p_jobs) AS e (job)
+         WHERE NOT EXISTS (SELECT 1 FROM holdfast.jobs j WHERE j.id = (e.job ->> 'id')::uuid)
+    LOOP
+        RETURN QUERY
+        SELECT j.id::text, j.run_id::text, j.state, j.tenant, j.unique_key, j.queue, j.priority, 0::bigint FROM holdfast.jobs j
+         WHERE coalesce(j.tenant, '') = coalesce(v_job.tenant, '') AND j.unique_key = v_job.unique_key
+           AND j.state IN ('queued', 'running');
+        IF NOT FOUND THEN  -- it has ended since
+            RETURN QUERY SELECT * FROM holdfast.job_insert_v1(jsonb_build_array(v_job.job));
+        END IF;
+    END LOOP;
+END $$;
 
 -- Let the next job of each of these ordering keys go, now that the one before it has ended.
 -- The locks come in ascending order, so that two finishers never wait for each other in a circle, and before the look
 -- at the row: a claimer that is just about to park that job holds the same lock, and we must see what it wrote.
 CREATE OR REPLACE FUNCTION holdfast.order_release_v1(p_tenants text[], p_keys text[]) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     lane      record;
     v_next    uuid;
@@ -70,7 +134,7 @@ END $$;
 
 -- Parked jobs whose predecessor is gone without having let them go (a cancel that was rolled back, rows deleted by hand).
 CREATE OR REPLACE FUNCTION holdfast.order_heal_v1() RETURNS integer
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     healed integer;
 BEGIN
@@ -97,7 +161,7 @@ END $$;
 -- the beginning; jobs without a tenant are the tenant ''). One index probe each, however long their backlogs are.
 -- p_first: taken as the first one without a look, where the caller knows a place further on in its lane.
 CREATE OR REPLACE FUNCTION holdfast.lanes_after(p_queue text, p_after text, p_most integer, p_first text) RETURNS text[]
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_first text;
     v_lanes text[];
@@ -132,7 +196,7 @@ END $$;
 -- else is serving it just now. Until the transaction ends nobody else can raise these tenants' counts, and finishing only
 -- lowers them: that makes the limit exact. Two statements: the count must not use a snapshot older than the lock.
 CREATE OR REPLACE FUNCTION holdfast.lanes_room(p_lanes text[], OUT rooms integer[], OUT weights integer[])
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_limits integer[];
 BEGIN
@@ -155,7 +219,7 @@ END $$;
 
 -- How many more jobs a queue may run now: p_most at the most; 0: full or paused; -1: somebody else is serving it just now.
 CREATE OR REPLACE FUNCTION holdfast.queue_room(p_queue text, p_most integer) RETURNS integer
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_queue   record;
     v_running integer;
@@ -175,7 +239,7 @@ END $$;
 
 -- Of these jobs with ordering keys, the rows of those that may run now; the others are parked until the one before them ends.
 CREATE OR REPLACE FUNCTION holdfast.order_heads(p_ids uuid[], OUT heads tid[], OUT parked integer, OUT busy boolean)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_id      uuid;
     v_verdict record;
@@ -225,7 +289,7 @@ CREATE OR REPLACE FUNCTION holdfast.job_claim_v3(
 RETURNS TABLE (id uuid, run_id uuid, run_no integer, task text, args text, attempt integer, max_attempts integer, queue text,
                tenant text, order_key text, lease_seconds double precision, timeout_seconds double precision, seconds double precision,
                trace_context text)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     v_now     timestamptz := coalesce(p_now, clock_timestamp());
@@ -393,7 +457,7 @@ END $$;
 -- Heartbeats. The rows are locked in the order of their ids, like a batch of completions: otherwise the two could deadlock.
 CREATE OR REPLACE FUNCTION holdfast.lease_extend_v1(p_ids uuid[], p_run_ids uuid[], p_leases double precision[], p_now timestamptz)
 RETURNS TABLE (id uuid, run_id uuid, cancel_requested boolean, cancel_requested_by text)
-LANGUAGE sql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE sql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
     WITH held AS (
         SELECT j.id, b.lease
           FROM unnest(p_ids, p_run_ids, p_leases) AS b (id, run_id, lease)
@@ -407,10 +471,36 @@ LANGUAGE sql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off S
     RETURNING j.id, j.run_id, j.cancel_requested_at IS NOT NULL, j.cancel_requested_by
 $$;
 
+-- Heartbeats that wait for no one. A row that another session has locked is skipped: a caller's long transaction must
+-- not let the leases of the other runs expire. A skipped run still has its job (a reaper skips the row too):
+-- it is answered with extended = false and asked about again.
+CREATE OR REPLACE FUNCTION holdfast.lease_extend_v2(p_ids uuid[], p_run_ids uuid[], p_leases double precision[], p_now timestamptz)
+RETURNS TABLE (id uuid, run_id uuid, cancel_requested boolean, cancel_requested_by text, extended boolean)
+LANGUAGE sql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
+    WITH held AS (
+        SELECT j.id, b.lease
+          FROM unnest(p_ids, p_run_ids, p_leases) AS b (id, run_id, lease)
+          JOIN holdfast.jobs j ON j.id = b.id AND j.run_id = b.run_id AND j.state = 'running'
+         ORDER BY j.id FOR NO KEY UPDATE OF j SKIP LOCKED
+    ), extended AS (
+        UPDATE holdfast.jobs j
+           SET lease_expires_at = coalesce(p_now, clock_timestamp()) + make_interval(secs => held.lease),
+               last_heartbeat_at = coalesce(p_now, clock_timestamp())
+          FROM held WHERE j.id = held.id
+        RETURNING j.id, j.run_id, j.cancel_requested_at, j.cancel_requested_by
+    )
+    SELECT e.id, e.run_id, e.cancel_requested_at IS NOT NULL, e.cancel_requested_by, true FROM extended e
+     UNION ALL
+    SELECT j.id, j.run_id, j.cancel_requested_at IS NOT NULL, j.cancel_requested_by, false
+      FROM (SELECT b.id, b.run_id FROM unnest(p_ids, p_run_ids) AS b (id, run_id)
+             WHERE NOT EXISTS (SELECT 1 FROM extended e WHERE e.run_id = b.run_id) OFFSET 0) AS skipped
+      JOIN holdfast.jobs j ON j.id = skipped.id AND j.run_id = skipped.run_id AND j.state = 'running'
+$$;
+
 -- Step 4, the good end. Answers the run ids that still held their lease.
 CREATE OR REPLACE FUNCTION holdfast.job_complete_v1(p_ids uuid[], p_run_ids uuid[], p_results text[], p_now timestamptz)
 RETURNS uuid[]
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_now     timestamptz := coalesce(p_now, clock_timestamp());
     v_done    uuid[];
@@ -433,10 +523,59 @@ BEGIN
     RETURN v_done;
 END $$;
 
+-- The same for a worker's batch: rows that another session has locked are skipped, for the others must not wait. A run that is
+-- missing from the answer has lost its lease, or has to be asked about again (`run_states` knows).
+CREATE OR REPLACE FUNCTION holdfast.job_complete_v2(p_ids uuid[], p_run_ids uuid[], p_results text[], p_now timestamptz)
+RETURNS uuid[]
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_now     timestamptz := coalesce(p_now, clock_timestamp());
+    v_done    uuid[];
+    v_tenants text[];
+    v_keys    text[];
+BEGIN
+    WITH held AS (
+        SELECT j.ctid AS row, f.result
+          FROM unnest(p_ids, p_run_ids, p_results) AS f (id, run_id, result)
+          JOIN holdfast.jobs j ON j.id = f.id AND j.run_id = f.run_id AND j.state = 'running'
+           FOR NO KEY UPDATE OF j SKIP LOCKED
+    ), done AS (
+        UPDATE holdfast.jobs j
+           SET state = 'completed', result = held.result::jsonb, finished_at = v_now, updated_at = v_now,
+               lease_expires_at = NULL, deadline = NULL, error_code = NULL, error_message = NULL
+          FROM held WHERE j.ctid = held.row
+        RETURNING j.run_id, j.tenant, j.order_key)
+    SELECT coalesce(array_agg(d.run_id), '{}'),
+           array_agg(d.tenant) FILTER (WHERE d.order_key IS NOT NULL), array_agg(d.order_key) FILTER (WHERE d.order_key IS NOT NULL)
+      INTO v_done, v_tenants, v_keys FROM done d;
+    IF v_keys IS NOT NULL THEN
+        PERFORM holdfast.order_release_v1(v_tenants, v_keys);
+    END IF;
+    RETURN v_done;
+END $$;
+
+-- One completion in the caller's transaction: the run id if the lease still held. A transaction that looks at one snapshot does not see
+-- which job of the ordering key was enqueued or parked since, and would strand it: then nothing is written, and the answer is the
+-- level of the transaction.
+CREATE OR REPLACE FUNCTION holdfast.job_complete_one_v1(p_completion jsonb) RETURNS SETOF text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_id    uuid := (p_completion ->> 'id')::uuid;
+    v_level text := current_setting('transaction_isolation');
+BEGIN
+    IF v_level IN ('repeatable read', 'serializable')
+       AND EXISTS (SELECT 1 FROM holdfast.jobs j WHERE j.id = v_id AND j.order_key IS NOT NULL) THEN
+        RETURN NEXT v_level;
+    ELSE
+        RETURN QUERY SELECT unnest(holdfast.job_complete_v1(
+            ARRAY[v_id], ARRAY[(p_completion ->> 'run_id')::uuid], ARRAY[p_completion ->> 'result'], (p_completion ->> 'now')::timestamptz))::text;
+    END IF;
+END $$;
+
 -- The job that a failure makes, in the transaction of that failure. It has no follow-up of its own: a failing hook must not call
 -- itself.
 CREATE OR REPLACE FUNCTION holdfast.job_follow_up_v1(p_id uuid, p_now timestamptz) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_queue text;
 BEGIN
@@ -459,7 +598,7 @@ END $$;
 
 -- Step 4, every other end of a run. A requested cancel turns each of them into `cancelled`.
 CREATE OR REPLACE FUNCTION holdfast.job_leave_v1(p_departures jsonb, p_now timestamptz) RETURNS TABLE (run_id uuid, state text)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -521,12 +660,30 @@ BEGIN
     END LOOP;
 END $$;
 
+-- The same, but rows that another session has locked are skipped: their runs are missing from the answer, as are those that have
+-- lost their lease (`run_states` tells them apart).
+CREATE OR REPLACE FUNCTION holdfast.job_leave_v2(p_departures jsonb, p_now timestamptz) RETURNS TABLE (run_id uuid, state text)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    v_free jsonb;
+BEGIN
+    SELECT jsonb_agg(held.departure) INTO v_free FROM (
+        SELECT a.departure
+          FROM (SELECT d AS departure, (d ->> 'id')::uuid AS id, (d ->> 'run_id')::uuid AS run_id FROM jsonb_array_elements(p_departures) AS d) AS a
+          JOIN holdfast.jobs j ON j.id = a.id AND j.run_id = a.run_id AND j.state = 'running'
+         ORDER BY j.id FOR UPDATE OF j SKIP LOCKED) AS held;
+    IF v_free IS NOT NULL THEN
+        RETURN QUERY SELECT l.run_id, l.state FROM holdfast.job_leave_v1(v_free, p_now) AS l;
+    END IF;
+END $$;
+
 -- Step 5: runs whose worker has gone silent, or that should have ended long ago. Any number of reapers at once.
 -- While the server was down nobody could report: once it is up, a run has the length of its lease, at most 15 s, to do so.
 CREATE OR REPLACE FUNCTION holdfast.job_reap_v1(
     p_limit integer, p_base double precision, p_most double precision, p_grace double precision, p_now timestamptz)
 RETURNS TABLE (id uuid, queue text, task text, tenant text, attempt integer, state text, reason text, locked_by text, stage text)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     v_now    timestamptz := coalesce(p_now, clock_timestamp());
@@ -607,13 +764,142 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Workers whose session has ended and that have missed a heartbeat, and in how many seconds each is taken for dead (not above 0: now):
+-- once it has missed two. Any worker whose reports have had no gap for one heartbeat must confirm it: if the database was away, all of
+-- them went silent at once, and each has the time to report first. Any role may hold such a lock: that only delays a rescue until the
+-- lease ends. pg_locks is looked at only if some worker is late.
+CREATE OR REPLACE FUNCTION holdfast.worker_silence_v1(p_now timestamptz) RETURNS TABLE (id text, seconds double precision)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    v_now    timestamptz := coalesce(p_now, clock_timestamp());
+    v_steady timestamptz;
+BEGIN
+    IF NOT EXISTS (SELECT FROM holdfast.workers w
+                    WHERE w.has_session AND w.last_seen_at < v_now - make_interval(secs => 1.1 * w.heartbeat)) THEN
+        RETURN;
+    END IF;
+    SELECT min(w.steady_since) INTO v_steady FROM holdfast.workers w
+     WHERE w.last_seen_at >= v_now - make_interval(secs => 1.25 * w.heartbeat);
+    RETURN QUERY
+    WITH open AS MATERIALIZED (
+        SELECT l.classid::bigint << 32 | l.objid::bigint AS lock_id FROM pg_locks l
+         WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+           AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
+    SELECT w.id, extract(epoch FROM greatest(w.last_seen_at + make_interval(secs => 2 * w.heartbeat),
+                                             v_steady + make_interval(secs => w.heartbeat)) - v_now)::double precision
+      FROM holdfast.workers w
+     WHERE w.has_session AND w.last_seen_at < v_now - make_interval(secs => 1.1 * w.heartbeat) AND v_steady IS NOT NULL
+       AND NOT EXISTS (SELECT FROM open o WHERE o.lock_id = hashtextextended(w.id, 7114));
+END $$;
+
+-- The same, and at once those whose worker is dead: p_dead, which the caller knows of, and those whose session has ended.
+CREATE OR REPLACE FUNCTION holdfast.job_reap_v2(
+    p_limit integer, p_base double precision, p_most double precision, p_grace double precision, p_dead text[],
+    p_now timestamptz)
+RETURNS TABLE (id uuid, queue text, task text, tenant text, attempt integer, state text, reason text, locked_by text, stage text)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    v_now    timestamptz := coalesce(p_now, clock_timestamp());
+    v_up     timestamptz := CASE WHEN p_now IS NULL THEN pg_postmaster_start_time() ELSE '-infinity' END;
+    v_dead   text[] := p_dead || ARRAY(SELECT s.id FROM holdfast.worker_silence_v1(p_now) AS s WHERE s.seconds <= 0);
+    v_gone   text[];
+    v_job    record;
+    v_delay  double precision;
+    v_noun   text;
+    v_level  text;
+    v_line   text;
+    v_what   text;
+BEGIN
+    -- Not those that are rescued here: a claim that was on its way when its worker died may have been too late for this pass.
+    v_gone := ARRAY(SELECT w.id FROM holdfast.workers w WHERE w.id = ANY (v_dead)
+                       AND NOT EXISTS (SELECT FROM holdfast.jobs j
+                                        WHERE j.state = 'running' AND j.locked_by IS NOT NULL AND j.locked_by = w.id));
+    FOR v_job IN
+        SELECT j.*,
+               CASE WHEN j.locked_by = ANY (v_dead) THEN 'worker_died' WHEN j.lease_expires_at < v_now THEN 'lease_expired' ELSE 'deadline_exceeded' END AS why,
+               CASE WHEN j.cancel_requested_at IS NOT NULL THEN 'cancelled' WHEN j.attempt < j.max_attempts THEN 'queued'
+                    ELSE 'failed' END AS target
+          FROM holdfast.jobs j
+         WHERE j.state = 'running' AND j.locked_by IS NOT NULL
+           AND (j.locked_by = ANY (v_dead)
+                OR (j.lease_expires_at < v_now OR j.deadline < v_now - make_interval(secs => p_grace))
+                   AND v_up + make_interval(secs => least(j.lease_seconds, 15)) < v_now)
+         LIMIT p_limit FOR UPDATE SKIP LOCKED
+    LOOP
+        v_noun := holdfast.noun_of(v_job.noun, v_job.task);
+        IF v_job.target = 'queued' THEN
+            -- What is known to have lost its worker for the first time need not wait; what loses one after another does.
+            v_delay := CASE WHEN v_job.why = 'worker_died' AND NOT EXISTS (
+                                     SELECT FROM holdfast.runs r WHERE r.job_id = v_job.id AND r.outcome = 'lost') THEN 0
+                            WHEN cardinality(v_job.backoff) > 0 THEN v_job.backoff[least(v_job.attempt, cardinality(v_job.backoff))]
+                            ELSE random() * least(p_most, p_base * power(2, least(v_job.attempt - 1, 60))) END;
+            v_level := 'warning';
+            v_what := CASE v_job.why WHEN 'worker_died' THEN 'its worker died' ELSE 'the worker stopped answering' END;
+            v_line := format('%s attempt %s failed (%s) - automatically retrying...', v_noun, v_job.attempt,
+                             CASE v_job.why WHEN 'worker_died' THEN 'worker died' ELSE 'machine unresponsive' END);
+            INSERT INTO holdfast.runs
+            VALUES (v_job.id, v_job.run_no, v_job.run_id, v_job.attempt, 'lost', v_job.locked_by, v_job.machine_id, v_job.stage,
+                    v_job.why, v_what, v_job.started_at, v_now);
+            UPDATE holdfast.jobs j
+               SET state = 'queued', run_id = gen_random_uuid(), run_at = v_now + make_interval(secs => v_delay),
+                   hold = CASE WHEN v_delay > 0 THEN 'time' END, error_code = v_job.why,
+                   error_message = v_what, locked_by = NULL, machine_id = NULL, lease_expires_at = NULL,
+                   last_heartbeat_at = NULL, deadline = NULL, updated_at = v_now
+             WHERE j.id = v_job.id;
+            PERFORM pg_notify('holdfast', 'job:' || v_job.queue);
+            IF v_job.order_key IS NOT NULL THEN
+                PERFORM holdfast.order_release_v1(ARRAY[v_job.tenant], ARRAY[v_job.order_key]);
+            END IF;
+        ELSE
+            IF v_job.target = 'failed' THEN
+                v_level := 'error';
+                v_line := format('%s failed after %s attempts - machine crashed or timed out. '
+                                 'Retry the job once the cause is mended.', v_noun, v_job.attempt);
+            ELSE
+                v_level := 'warning';
+                v_line := format('Cancelled by %s; its worker did not answer', coalesce(v_job.cancel_requested_by, 'somebody'));
+            END IF;
+            UPDATE holdfast.jobs j
+               SET state = v_job.target, finished_at = v_now, updated_at = v_now, lease_expires_at = NULL, deadline = NULL,
+                   error_code = CASE WHEN v_job.target = 'failed' THEN v_job.why END,
+                   error_message = CASE WHEN v_job.target = 'failed'
+                       THEN format('%s failed after %s attempts (machine crash or timeout)', v_noun, v_job.attempt) END
+             WHERE j.id = v_job.id;
+            -- Its place is free, and the worker that held it cannot take the next one.
+            PERFORM pg_notify('holdfast', 'job:' || v_job.queue || chr(31) || coalesce(v_job.tenant, ''));
+            IF v_job.order_key IS NOT NULL AND NOT (v_job.target = 'failed' AND v_job.order_blocks) THEN
+                PERFORM holdfast.order_release_v1(ARRAY[v_job.tenant], ARRAY[v_job.order_key]);
+            END IF;
+            IF v_job.target = 'failed' AND v_job.on_failed IS NOT NULL THEN
+                PERFORM holdfast.job_follow_up_v1(v_job.id, v_now);
+            END IF;
+        END IF;
+        INSERT INTO holdfast.events (job_id, tenant, type, actor, data, at)
+        VALUES (v_job.id, v_job.tenant,
+                CASE v_job.target WHEN 'queued' THEN 'reaper:requeued' WHEN 'failed' THEN 'reaper:failed(timeout)'
+                                  ELSE 'reaper:cancelled' END,
+                'reaper', jsonb_build_object('reason', v_job.why, 'locked_by', v_job.locked_by, 'attempt', v_job.attempt,
+                                             'run_no', v_job.run_no), v_now);
+        INSERT INTO holdfast.logs (run_id, no, job_id, tenant, project, level, message, created_at)
+        SELECT v_job.run_id, coalesce(max(l.no), 0) + 1, v_job.id, v_job.tenant, v_job.project, v_level, v_line, v_now
+          FROM holdfast.logs l WHERE l.run_id = v_job.run_id;
+        PERFORM pg_notify('holdfast_logs', 'log:' || v_job.run_id);
+        id := v_job.id; queue := v_job.queue; task := v_job.task; tenant := v_job.tenant; attempt := v_job.attempt;
+        state := v_job.target; reason := v_job.why; locked_by := v_job.locked_by; stage := v_job.stage;
+        RETURN NEXT;
+    END LOOP;
+    DELETE FROM holdfast.workers w WHERE w.id = ANY (v_gone);
+END $$;
+
 -- Lines of many runs in one round trip; answers the run ids that still hold their lease. The lines of a run are a JSON array of
 -- [no, level, message, step, duration_ms, metadata, age]: their age in seconds, because a worker's clock may be off.
 -- FOR SHARE: a reaper that takes a job away waits for its lines, or makes us find nothing; it then numbers its own after them.
 -- The rows are locked in the order of their ids, like heartbeats and completions.
 -- A job that this very run completed, in the caller's own transaction, still takes the lines that were on their way.
 CREATE OR REPLACE FUNCTION holdfast.log_append_v1(p_ids uuid[], p_run_ids uuid[], p_lines text[], p_now timestamptz) RETURNS uuid[]
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_now   timestamptz := coalesce(p_now, statement_timestamp());
     v_run   record;
@@ -638,12 +924,61 @@ BEGIN
     RETURN v_taken;
 END $$;
 
+-- The same, but rows that another session has locked are skipped, as in job_leave_v2.
+-- FOR KEY SHARE keeps away a reaper and a departure, which take FOR UPDATE, but neither a heartbeat nor a completion, after which
+-- lines are still taken.
+CREATE OR REPLACE FUNCTION holdfast.log_append_v2(p_ids uuid[], p_run_ids uuid[], p_lines text[], p_now timestamptz) RETURNS uuid[]
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_now   timestamptz := coalesce(p_now, statement_timestamp());
+    v_run   record;
+    v_taken uuid[] := '{}';
+BEGIN
+    FOR v_run IN
+        SELECT j.id, j.run_id, j.tenant, j.project, said.lines
+          FROM unnest(p_ids, p_run_ids, p_lines) AS said (id, run_id, lines)
+          JOIN holdfast.jobs j ON j.id = said.id AND j.run_id = said.run_id AND j.state IN ('running', 'completed')
+         ORDER BY j.id FOR KEY SHARE OF j SKIP LOCKED
+    LOOP
+        v_taken := v_taken || v_run.run_id;
+        INSERT INTO holdfast.logs (run_id, no, job_id, tenant, project, level, message, step, duration_ms, metadata, created_at)
+        SELECT v_run.run_id, (l ->> 0)::integer, v_run.id, v_run.tenant, v_run.project, l ->> 1, l ->> 2, l ->> 3,
+               (l ->> 4)::double precision, nullif(l -> 5, 'null'), v_now - make_interval(secs => greatest(0, (l ->> 6)::double precision))
+          FROM jsonb_array_elements(v_run.lines::jsonb) AS l
+        ON CONFLICT DO NOTHING;
+        IF FOUND THEN
+            PERFORM pg_notify('holdfast_logs', 'log:' || v_run.run_id);
+        END IF;
+    END LOOP;
+    RETURN v_taken;
+END $$;
+
+-- A step's result, once: the first writer wins, and every caller gets what is stored. Null: the lease is gone.
+-- FOR SHARE: a reaper that takes the job away waits for us, or makes us find nothing.
+CREATE OR REPLACE FUNCTION holdfast.step_save_v1(
+    p_id uuid, p_run_id uuid, p_name text, p_fingerprint text, p_result jsonb, p_now timestamptz) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_stored text;
+BEGIN
+    PERFORM 1 FROM holdfast.jobs j WHERE j.id = p_id AND j.run_id = p_run_id AND j.state = 'running' FOR SHARE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO holdfast.steps (job_id, name, fingerprint, result, run_id, created_at)
+    VALUES (p_id, p_name, p_fingerprint, p_result, p_run_id, coalesce(p_now, clock_timestamp()))
+    ON CONFLICT (job_id, name, fingerprint) DO NOTHING;
+    SELECT s.result::text INTO v_stored FROM holdfast.steps s
+     WHERE s.job_id = p_id AND s.name = p_name AND s.fingerprint = p_fingerprint;
+    RETURN v_stored;
+END $$;
+
 -- A page of a log, along its key. Pinned, because the planner knows only how long logs are on average: for the long one that
 -- somebody reads it would fetch and sort all lines to find the first hundred.
 CREATE OR REPLACE FUNCTION holdfast.log_read_v1(
     p_run_id uuid, p_after bigint, p_before bigint, p_levels text[], p_step text, p_search text, p_limit integer, p_newest boolean)
 RETURNS SETOF holdfast.logs
-LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_before bigint := coalesce(p_before, 9223372036854775807);
     v_search text := lower(p_search);
@@ -667,7 +1002,7 @@ END $$;
 
 -- Of each run the first lines after a number.
 CREATE OR REPLACE FUNCTION holdfast.log_read_new_v1(p_run_ids uuid[], p_after bigint[], p_limit integer) RETURNS SETOF holdfast.logs
-LANGUAGE sql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE sql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
     SELECT line.*
       FROM unnest(p_run_ids, p_after) AS asked (run_id, after),
            LATERAL (SELECT * FROM holdfast.logs l WHERE l.run_id = asked.run_id AND l.no > asked.after ORDER BY l.no LIMIT p_limit) AS line
@@ -676,7 +1011,7 @@ $$;
 
 -- What became of a cancel: `cancelled`, `cancelling`, `not_found`, or why not (`already_…`).
 CREATE OR REPLACE FUNCTION holdfast.job_cancel_v1(p_id uuid, p_by text, p_now timestamptz) RETURNS text
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_now timestamptz := coalesce(p_now, clock_timestamp());
     v_job record;
@@ -711,7 +1046,7 @@ END $$;
 -- Cancels those of these jobs that can still be cancelled; their ids. Rows first, then the locks of all ordering keys at once:
 -- one cancel after the other in one transaction would take them in turns, and could wait for somebody who waits for us.
 CREATE OR REPLACE FUNCTION holdfast.jobs_cancel_v1(p_ids uuid[], p_by text, p_now timestamptz) RETURNS SETOF uuid
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_now timestamptz := coalesce(p_now, clock_timestamp());
     v_queued uuid[];
@@ -744,7 +1079,7 @@ END $$;
 
 -- What became of a manual retry: `queued`, `not_found`, or why not.
 CREATE OR REPLACE FUNCTION holdfast.job_retry_v1(p_id uuid, p_by text, p_now timestamptz) RETURNS text
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_now timestamptz := coalesce(p_now, clock_timestamp());
     v_job record;
@@ -780,7 +1115,7 @@ END $$;
 -- What is in the queues, for people and alerts: bounded by p_cap rows per queue or per kind, whatever there is.
 CREATE OR REPLACE FUNCTION holdfast.queue_stats_v2(p_tenant text, p_grace double precision, p_cap integer, p_look integer, p_now timestamptz)
 RETURNS TABLE (kind text, queue text, n bigint, stuck bigint, slow bigint, oldest double precision)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     v_now   timestamptz := coalesce(p_now, clock_timestamp());
@@ -835,11 +1170,11 @@ END $$;
 -- For those who have not been replaced yet: looks at the rows of all that it counts.
 CREATE OR REPLACE FUNCTION holdfast.queue_stats_v1(p_tenant text, p_grace double precision, p_cap integer, p_now timestamptz)
 RETURNS TABLE (kind text, queue text, n bigint, stuck bigint, slow bigint, oldest double precision)
-LANGUAGE sql AS $$ SELECT * FROM holdfast.queue_stats_v2(p_tenant, p_grace, p_cap, p_cap, p_now) $$;
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT * FROM holdfast.queue_stats_v2(p_tenant, p_grace, p_cap, p_cap, p_now) $$;
 
 -- Of completed jobs there is no index, because every completion would pay for it: the oldest jobs are looked at instead.
 CREATE OR REPLACE FUNCTION holdfast.job_counts_v1(p_tenant text, p_cap integer) RETURNS TABLE (state text, n bigint)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
     IF p_tenant IS NOT NULL THEN
@@ -866,7 +1201,7 @@ END $$;
 -- that one long queue does not hide the others; of each as many jobs are looked at as its share of p_look.
 CREATE OR REPLACE FUNCTION holdfast.job_unserved_v1(p_older_than double precision, p_limit integer, p_look integer, p_now timestamptz)
 RETURNS TABLE (queue text, task text, n bigint)
-LANGUAGE sql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE sql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE hop (queue) AS (
         (SELECT j.queue FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL ORDER BY j.queue LIMIT 1)
         UNION ALL
@@ -901,7 +1236,7 @@ $$;
 -- p_hops tenants were looked at. Looks at p_cap jobs of each and takes no lock: a machine too many is harmless.
 CREATE OR REPLACE FUNCTION holdfast.job_demand_v1(p_enough integer, p_cap integer, p_hops integer, p_now timestamptz)
 RETURNS TABLE (queue text, tenant text, task text, waiting bigint, oldest double precision, oldest_id uuid, room integer, queue_room integer)
-LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     v_now        timestamptz := coalesce(p_now, clock_timestamp());
@@ -953,7 +1288,7 @@ BEGIN
              GROUP BY w.queue, w.lane, w.task) AS d;
 END $$;
 
-CREATE OR REPLACE FUNCTION holdfast.demand_queue_room(p_queue text) RETURNS integer LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION holdfast.demand_queue_room(p_queue text) RETURNS integer LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN q.paused_at IS NOT NULL THEN 0
                 WHEN q.max_running IS NOT NULL THEN greatest(0, q.max_running - (SELECT count(*) FROM (
                     SELECT 1 FROM holdfast.jobs j WHERE j.state = 'running' AND j.locked_by IS NOT NULL AND j.queue = p_queue
@@ -961,7 +1296,7 @@ CREATE OR REPLACE FUNCTION holdfast.demand_queue_room(p_queue text) RETURNS inte
       FROM holdfast.queues q WHERE q.name = p_queue
 $$;
 
-CREATE OR REPLACE FUNCTION holdfast.demand_tenant_room(p_lane text) RETURNS integer LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION holdfast.demand_tenant_room(p_lane text) RETURNS integer LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN p_lane = '' THEN NULL WHEN t.paused_at IS NOT NULL THEN 0
                 ELSE greatest(0, coalesce(t.max_running, p.max_running) - (SELECT count(*) FROM (
                     SELECT 1 FROM holdfast.jobs j WHERE j.state = 'running' AND j.locked_by IS NOT NULL AND coalesce(j.tenant, '') = p_lane

@@ -1,47 +1,14 @@
 -- name: job_insert_many
 -- The only parameter is a JSON array of jobs, so that one statement serves every driver a caller may have.
-WITH asked AS (
-    SELECT r.*, coalesce(r.now, statement_timestamp()) AS at
-      FROM jsonb_to_recordset(CAST($1 AS jsonb)) AS r (
-           id uuid, run_id uuid, queue text, task text, args jsonb, max_attempts integer, lease_seconds double precision,
-           priority integer, tenant text, project text, actor text, delay double precision, run_at timestamptz,
-           unique_key text, order_key text, order_blocks boolean, timeout_seconds double precision,
-           expected_seconds double precision, backoff double precision[], noun text, tags text[], meta jsonb,
-           enqueued_by text, trace_context text, batch text, on_failed jsonb, now timestamptz,
-           announced integer)
-), placed AS (
-    INSERT INTO holdfast.jobs (
-           id, run_id, queue, task, args, max_attempts, lease_seconds, priority, tenant, project, actor, run_at, hold,
-           unique_key, order_key, order_blocks, timeout_seconds, expected_seconds, backoff, noun, tags, meta, enqueued_by,
-           trace_context, batch, on_failed, created_at, updated_at,
-           announced)
-    SELECT a.id, a.run_id, a.queue, a.task, a.args, a.max_attempts, a.lease_seconds, coalesce(a.priority, 0), a.tenant,
-           a.project, a.actor, coalesce(a.run_at, a.at + make_interval(secs => coalesce(a.delay, 0))),
-           CASE WHEN coalesce(a.run_at > a.at, a.delay > 0) THEN 'time' END,
-           a.unique_key, a.order_key, coalesce(a.order_blocks, false), a.timeout_seconds, a.expected_seconds, a.backoff,
-           a.noun, a.tags, a.meta, a.enqueued_by, a.trace_context, a.batch, a.on_failed, a.at, a.at,
-           a.announced
-      FROM asked a
-    ON CONFLICT (coalesce(tenant, ''), unique_key) WHERE unique_key IS NOT NULL AND state IN ('queued', 'running')
-    -- Not DO NOTHING: that would not return the row of a transaction that committed while we waited for it.
-    DO UPDATE SET unique_key = excluded.unique_key
-    RETURNING id, run_id, state, tenant, unique_key, queue, priority
-), told AS (
-    -- For a handful of jobs the tenants are named, so that workers need not look at all of them.
-    SELECT pg_notify('holdfast', 'job:' || w.queue || w.tenant)
-      FROM (SELECT DISTINCT queue, CASE WHEN (SELECT count(*) FROM placed) <= 8 THEN chr(31) || coalesce(tenant, '') ELSE '' END AS tenant
-              FROM placed) AS w
-)
-SELECT CAST(p.id AS text), CAST(p.run_id AS text), p.state, p.tenant, p.unique_key, p.queue, p.priority, (SELECT count(*) FROM told)
-  FROM placed p
+SELECT * FROM holdfast.job_insert_v1(CAST($1 AS jsonb))
 
 -- name: job_insert_alike
 -- Many jobs that differ in ids, arguments and tenant only, to be run at once and without a unique key: what they share is read
 -- once and not per row, and since nothing can conflict, nothing has to be asked or answered per row. The columns and the wake-up
 -- are those of job_insert_many; its answer, without an id, is said of all of them.
 WITH same AS (
-    SELECT p.asked, r.*, coalesce(CAST(p.asked ->> 'now' AS timestamptz), statement_timestamp()) AS at
-      FROM (SELECT CAST($1 AS jsonb)) AS p (asked), jsonb_to_record(p.asked -> 'same') AS r (
+    SELECT p.asked, r.*, coalesce(CAST(p.asked ->> CAST('now' AS text) AS timestamptz), statement_timestamp()) AS at
+      FROM (SELECT CAST($1 AS jsonb)) AS p (asked), jsonb_to_record(p.asked -> CAST('same' AS text)) AS r (
            queue text, task text, max_attempts integer, lease_seconds double precision, priority integer, project text, actor text,
            order_key text, order_blocks boolean, timeout_seconds double precision, expected_seconds double precision,
            backoff double precision[], noun text, tags text[], meta jsonb, enqueued_by text, trace_context text, batch text,
@@ -56,8 +23,8 @@ WITH same AS (
            s.order_key, coalesce(s.order_blocks, false), s.timeout_seconds, s.expected_seconds, s.backoff, s.noun, s.tags, s.meta,
            s.enqueued_by, s.trace_context, s.batch, s.on_failed, s.at, s.at, s.announced
       FROM same s, ROWS FROM (
-           jsonb_array_elements_text(s.asked -> 'id'), jsonb_array_elements_text(s.asked -> 'run_id'),
-           jsonb_array_elements(s.asked -> 'args'), jsonb_array_elements_text(s.asked -> 'tenant')) AS each (id, run_id, args, tenant)
+           jsonb_array_elements_text(s.asked -> CAST('id' AS text)), jsonb_array_elements_text(s.asked -> CAST('run_id' AS text)),
+           jsonb_array_elements(s.asked -> CAST('args' AS text)), jsonb_array_elements_text(s.asked -> CAST('tenant' AS text))) AS each (id, run_id, args, tenant)
 ), told AS (
     SELECT pg_notify('holdfast', 'job:' || s.queue) FROM same s
 )
@@ -76,21 +43,25 @@ DELETE FROM holdfast.jobs WHERE id = ANY (ARRAY(SELECT CAST(value AS uuid) FROM 
 SELECT * FROM holdfast.job_claim_v3($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 
 -- name: lease_extend
-SELECT id, run_id, cancel_requested, cancel_requested_by FROM holdfast.lease_extend_v1($1, $2, $3, $4)
+SELECT id, run_id, cancel_requested, cancel_requested_by, extended FROM holdfast.lease_extend_v2($1, $2, $3, $4)
 
 -- name: lease_list
 SELECT id::text, run_id::text, lease_seconds FROM holdfast.jobs WHERE state = 'running' AND locked_by = $1
 
 -- name: job_complete
-SELECT holdfast.job_complete_v1($1, $2, $3, $4)
+SELECT holdfast.job_complete_v2($1, $2, $3, $4)
+
+-- name: run_states
+-- Without a lock: another session's lock must not hold this up.
+SELECT j.run_id, j.state FROM unnest($1::uuid[], $2::uuid[]) AS asked (id, run_id)
+  JOIN holdfast.jobs j ON j.id = asked.id AND j.run_id = asked.run_id
 
 -- name: job_complete_one
 -- For the caller's own connection: one JSON parameter, one row if the lease still held.
-SELECT CAST(unnest(holdfast.job_complete_v1(ARRAY[c.id], ARRAY[c.run_id], ARRAY[c.result], c.now)) AS text)
-  FROM jsonb_to_record(CAST($1 AS jsonb)) AS c (id uuid, run_id uuid, result text, now timestamptz)
+SELECT * FROM holdfast.job_complete_one_v1(CAST($1 AS jsonb))
 
 -- name: job_leave
-SELECT run_id, state FROM holdfast.job_leave_v1($1, $2)
+SELECT run_id, state FROM holdfast.job_leave_v2($1, $2)
 
 -- name: job_cancel
 -- A job's tenant never changes: it can be looked at first, without a lock.
@@ -102,7 +73,7 @@ SELECT CASE WHEN $4::text IS NULL OR EXISTS (SELECT 1 FROM holdfast.jobs WHERE i
             THEN holdfast.job_retry_v1($1, $2, $3) ELSE 'not_found' END
 
 -- name: job_reap
-SELECT id::text, queue, task, tenant, attempt, state, reason, locked_by, stage FROM holdfast.reap($1, $2, $3, $4, $5)
+SELECT id::text, queue, task, tenant, attempt, state, reason, locked_by, stage FROM holdfast.job_reap_v2($1, $2, $3, $4, $5, $6)
 
 -- name: order_heal
 SELECT holdfast.order_heal_v1()
@@ -110,7 +81,9 @@ SELECT holdfast.order_heal_v1()
 -- name: progress_set
 -- A run that completes its job in a transaction of its own may have said something just before.
 UPDATE holdfast.jobs SET progress = coalesce($3, progress), stage = coalesce($4, stage), updated_at = coalesce($5, clock_timestamp())
- WHERE id = $1 AND run_id = $2 AND state IN ('running', 'completed') RETURNING true
+ WHERE ctid = (SELECT ctid FROM holdfast.jobs WHERE id = $1 AND run_id = $2 AND state IN ('running', 'completed')
+                  FOR NO KEY UPDATE SKIP LOCKED)
+RETURNING true
 
 -- name: job_prune
 -- Ids carry the time they were made, so the primary key finds old rows without an index of their own.

@@ -19,11 +19,13 @@ _RECONNECT_SECONDS = (0.2, 1.0, 5.0)
 _ARRIVES_SECONDS = 2.0
 _IN_VAIN_SECONDS = 60.0
 _TEST = "listening:"
+_TAKE_SESSION = "SELECT pg_try_advisory_lock_shared(hashtextextended($1, 7114))"
+"""The number is that of worker_silence_v1."""
 _ADVICE = "Set HOLDFAST_LISTEN_URL to an address that goes past it."
 
 
 class Listener:
-    def __init__(self, connections: Connections, wake: Wake, logs: bool) -> None:
+    def __init__(self, connections: Connections, wake: Wake, logs: bool, worker: str | None = None) -> None:
         self._connections = connections
         self._wake = wake
         self._channels = (CHANNEL, LOGS_CHANNEL) if logs else (CHANNEL,)
@@ -31,6 +33,10 @@ class Listener:
         self._task = asyncio.create_task(self._keep_listening(), name="holdfast listener")
         self.first_try = asyncio.Event()
         self.connected = False
+        self.worker = worker
+        self.has_session = False
+        """Whether the end of this connection proves, together with missed heartbeats, that the worker is dead. Stays while it
+        reconnects."""
         self._test = f"{_TEST}{new_run_id()}"
         self._arrived = asyncio.Event()
 
@@ -60,6 +66,7 @@ class Listener:
             connection.add_termination_listener(lambda _: self._lost.set())
             with self._connections.errors_translated():
                 pooled = await is_pooled(connection)
+                await self._take_session(connection, pooled)
                 for channel in self._channels:
                     await connection.add_listener(channel, self._heard)
                 if pooled and not await self._arrives():
@@ -73,6 +80,12 @@ class Listener:
             await self._lost.wait()
         finally:
             connection.terminate()
+
+    async def _take_session(self, connection: Connection, pooled: bool) -> None:
+        """A lock that the server gives up with the connection. Shared, because the session before this one may still be open.
+        Behind a pooler it would belong to a connection that outlives us, so none is taken."""
+        if self.worker is not None:
+            self.has_session = not pooled and await connection.fetchval(_TAKE_SESSION, self.worker)
 
     async def _arrives(self) -> bool:
         """Behind a transaction pooler LISTEN succeeds, but nothing ever comes: better to know, and to poll quickly."""

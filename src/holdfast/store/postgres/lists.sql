@@ -11,7 +11,7 @@ SELECT j.* FROM holdfast.jobs j
 -- name: job_matching_of_tenant
 -- State by state, each from its own place in jobs_tenant. The rows are compared as a whole, and sorted as a whole, so that
 -- no plan walks through the jobs of other tenants by the primary key, whatever the statistics say.
-SELECT j.* FROM unnest(coalesce($1::text[], ARRAY['queued', 'running', 'completed', 'failed', 'cancelled'])) AS s (state)
+SELECT j.* FROM pg_catalog.unnest(coalesce($1::text[], ARRAY['queued', 'running', 'completed', 'failed', 'cancelled'])) AS s (state)
  CROSS JOIN LATERAL (
     SELECT i.* FROM holdfast.jobs i
      WHERE i.tenant IS NOT NULL
@@ -43,7 +43,7 @@ SELECT count(*) FROM (/* matching */) AS found
 
 -- name: job_count_of_tenant
 -- Where nothing but states is asked for, jobs_tenant tells it alone.
-SELECT least($3::bigint, sum(counted.n)) FROM unnest($2::text[]) AS s (state) CROSS JOIN LATERAL (
+SELECT least($3::bigint, sum(counted.n)) FROM pg_catalog.unnest($2::text[]) AS s (state) CROSS JOIN LATERAL (
     SELECT count(*) AS n FROM (
         SELECT 1 FROM holdfast.jobs i WHERE i.tenant = $1 AND i.state = s.state
          ORDER BY i.tenant DESC, i.state DESC, i.id DESC LIMIT $3::bigint) AS found) AS counted
@@ -57,4 +57,4 @@ SELECT id::text FROM holdfast.jobs_cancel_v1($1, $2, $3) AS id
 
 -- name: job_retry_many
 SELECT asked.id::text, holdfast.job_retry_v1(asked.id, $2, $3)
-  FROM (SELECT id FROM unnest($1::uuid[]) AS id ORDER BY id) AS asked
+  FROM (SELECT id FROM pg_catalog.unnest($1::uuid[]) AS id ORDER BY id) AS asked

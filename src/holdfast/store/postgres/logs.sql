@@ -1,5 +1,5 @@
 -- name: log_append
-SELECT holdfast.log_append_v1($1, $2, $3, $4)
+SELECT holdfast.log_append_v2($1, $2, $3, $4)
 
 -- name: log_read
 SELECT run_id::text, no, level, message, step, duration_ms, metadata::text, created_at

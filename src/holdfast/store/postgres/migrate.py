@@ -28,20 +28,27 @@ CREATE TABLE IF NOT EXISTS holdfast.migrations (
 );
 """
 
+_OWN_PATH = """
+SELECT set_config('holdfast.callers_path', current_setting('search_path'), true),
+       set_config('search_path', 'pg_catalog, pg_temp', true)
+"""
+"""What a migration calls must not be found in schemas that others may fill. Until the transaction ends, or the next line."""
+_CALLERS_PATH = "SELECT set_config('search_path', current_setting('holdfast.callers_path', true), true)"
+
 MIGRATIONS = load_migrations(_PACKAGE)
 VERSION = max(number for number, _, _ in MIGRATIONS)
 
 
 async def migrate(connections: Connections) -> list[str]:
-    async with connections.acquire() as connection:
+    async with connections.transaction() as connection:
         with connections.errors_translated():
-            async with connection.transaction():
-                return await _migrate_core(connection, connections.shown)
+            return await _migrate_core(connection, connections.shown)
 
 
 async def _migrate_core(connection: Connection, shown: str) -> list[str]:
     # An xact lock, not a session lock: it also works behind a pooler, and cannot be left behind.
     await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+    await connection.execute(_OWN_PATH)
     await _refuse_foreign(connection, shown)
     await connection.execute(_PREPARE)
     found = await _version(connection, "core")
@@ -55,14 +62,14 @@ async def _migrate_core(connection: Connection, shown: str) -> list[str]:
 
 async def guard_rows(connections: Connections, *, only_if_on: bool) -> bool:
     """Row level security; whether it is on. `only_if_on`: close what came since, where somebody has asked for it before."""
-    async with connections.acquire() as connection:
+    async with connections.transaction() as connection:
         with connections.errors_translated():
-            async with connection.transaction():
-                await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-                if only_if_on and not await connection.fetchval("SELECT to_regprocedure('holdfast.my_tenants()') IS NOT NULL"):
-                    return False
-                await connection.execute(_script("rls.sql"))
-                return True
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+            await connection.execute(_OWN_PATH)
+            if only_if_on and not await connection.fetchval("SELECT to_regprocedure('holdfast.my_tenants()') IS NOT NULL"):
+                return False
+            await connection.execute(_script("rls.sql"))
+            return True
 
 
 def function_scripts() -> list[str]:
@@ -72,7 +79,7 @@ def function_scripts() -> list[str]:
 
 def scripts(applied: Mapping[str, Collection[int]], extensions: Mapping[str, Sequence[tuple[int, str, str]]]) -> list[str]:
     """All of it, for a connection that is not ours."""
-    found = [f"SELECT pg_advisory_xact_lock({_LOCK})", _PREPARE]
+    found = [f"SELECT pg_advisory_xact_lock({_LOCK})", _OWN_PATH, _PREPARE]
     for component, migrations in {"core": MIGRATIONS, **extensions}.items():
         for number, name, sql in sorted(migrations):
             if number not in applied.get(component, ()):
@@ -80,7 +87,7 @@ def scripts(applied: Mapping[str, Collection[int]], extensions: Mapping[str, Seq
                 record = f"INSERT INTO holdfast.migrations (component, name, version) VALUES ({named}, {number})"
                 found += [sql, record]
         if component == "core":
-            found += function_scripts()
+            found += [*function_scripts(), _CALLERS_PATH]
     return found
 
 
@@ -98,11 +105,10 @@ def _insert_function() -> str:
 
 
 async def migrate_extension(connections: Connections, name: str, migrations: Sequence[tuple[int, str, str]]) -> list[str]:
-    async with connections.acquire() as connection:
+    async with connections.transaction() as connection:
         with connections.errors_translated():
-            async with connection.transaction():
-                await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-                return await _apply(connection, name, migrations)
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+            return await _apply(connection, name, migrations)
 
 
 async def check_version(connections: Connections) -> int:

@@ -24,7 +24,7 @@ BEGIN
         CREATE SCHEMA IF NOT EXISTS auth;
         GRANT USAGE ON SCHEMA auth TO anon, authenticated, service_role;
         -- After a transaction that set it locally the setting is '' and not null, hence nullif.
-        CREATE FUNCTION auth.uid() RETURNS uuid LANGUAGE sql STABLE AS $body$
+        CREATE FUNCTION auth.uid() RETURNS uuid LANGUAGE sql STABLE SET search_path = '' AS $body$
             SELECT coalesce(nullif(current_setting('request.jwt.claim.sub', true), ''),
                             nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub')::uuid
         $body$;

@@ -46,7 +46,8 @@ def worker_of(row: Any) -> WorkerRow:
 def of_worker(worker: WorkerRow) -> tuple[Any, ...]:
     """The other way round, but for the times: the database's clock dates both."""
     w = worker
-    return w.id, w.host, w.pid, w.machine_id, w.version, w.queues, w.tasks, w.concurrency, w.running, w.draining
+    names = w.id, w.host, w.pid, w.machine_id, w.version, w.queues, w.tasks, w.concurrency, w.running, w.draining
+    return *names, w.process, w.heartbeat
 
 
 def _turn_of(row: Any) -> Turn:

@@ -210,7 +210,11 @@ CREATE TABLE holdfast.workers (
     running      integer     NOT NULL DEFAULT 0,
     draining     boolean     NOT NULL DEFAULT false,
     started_at   timestamptz NOT NULL,
-    last_seen_at timestamptz NOT NULL
+    last_seen_at timestamptz NOT NULL,
+    process      text,  -- host, boot, namespace, pid and start time: proves that it is dead
+    heartbeat    double precision,  -- seconds between two reports
+    has_session  boolean     NOT NULL DEFAULT false,  -- it holds an advisory lock for as long as it is connected
+    steady_since timestamptz  -- since when it has reported without a gap
 ) WITH (fillfactor = 50);
 
 CREATE TABLE holdfast.members (

@@ -1,13 +1,13 @@
 -- What may be called from SQL: by pg_cron, by RPC, from a trigger. The same code as Holdfast itself runs, not a second version.
 -- Executable by the owner, and by service_role where there is one; by nobody else.
 
--- One recovery pass; a row per job that was rescued. The reaper calls exactly this.
+-- One recovery pass; a row per job that was rescued.
 CREATE OR REPLACE FUNCTION holdfast.reap(
     max_jobs integer DEFAULT 500, backoff_base double precision DEFAULT 5, backoff_max double precision DEFAULT 900,
     deadline_grace double precision DEFAULT 30, now timestamptz DEFAULT NULL)
 RETURNS TABLE (id uuid, queue text, task text, tenant text, attempt integer, state text, reason text, locked_by text, stage text)
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT * FROM holdfast.job_reap_v1(max_jobs, backoff_base, backoff_max, deadline_grace, now)
+    SELECT * FROM holdfast.job_reap_v2(max_jobs, backoff_base, backoff_max, deadline_grace, '{}', now)
 $$;
 
 -- A job in the caller's transaction; its id, or that of the active job with the same unique key. Whatever a task's decorator says

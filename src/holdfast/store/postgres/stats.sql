@@ -8,7 +8,7 @@ SELECT kind, queue, n, stuck, slow, oldest FROM holdfast.queue_stats_v2($1, $2, 
 -- What is older than any question is taken away by the way. Totals stand at minute 0, and what charts of a week are drawn
 -- from at minus the hour, of all queues together.
 WITH now AS (
-    SELECT CAST(floor(extract(epoch FROM coalesce($2, clock_timestamp())) / 60) AS integer) AS minute
+    SELECT CAST(floor(extract(epoch FROM coalesce($2, clock_timestamp())) / CAST(60 AS numeric)) AS integer) AS minute
 ), old AS (
     DELETE FROM holdfast.tallies WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM holdfast.tallies WHERE minute > 0 AND minute < (SELECT minute FROM now) - 60 LIMIT 1000 FOR UPDATE SKIP LOCKED))
@@ -32,6 +32,6 @@ SELECT name, queue, label, n FROM holdfast.tallies WHERE minute = 0 ORDER BY que
 
 -- name: tally_recent
 WITH now AS (SELECT extract(epoch FROM coalesce($2, clock_timestamp())) AS seconds)
-SELECT t.name, t.queue, t.label, sum(t.n), CAST($1 * 60 + mod((SELECT seconds FROM now), 60) AS double precision) AS covered
-  FROM holdfast.tallies t WHERE t.minute > 0 AND t.minute >= floor((SELECT seconds FROM now) / 60) - $1
+SELECT t.name, t.queue, t.label, sum(t.n), CAST(CAST($1 AS integer) * 60 AS double precision) + CAST(mod((SELECT seconds FROM now), CAST(60 AS numeric)) AS double precision) AS covered
+  FROM holdfast.tallies t WHERE t.minute > 0 AND t.minute >= CAST(floor((SELECT seconds FROM now) / CAST(60 AS numeric)) AS integer) - CAST($1 AS integer)
  GROUP BY t.name, t.queue, t.label

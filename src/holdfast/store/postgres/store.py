@@ -222,7 +222,7 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
         beats = sorted(beats, key=lambda beat: beat.id)
         ids, run_ids, leases = [b.id for b in beats], [b.run_id for b in beats], [b.lease_seconds for b in beats]
         found = await self._fetch_soon("lease_extend", ids, run_ids, leases, self._clock.now())
-        return [Held(str(row[0]), str(row[1]), row[2], row[3]) for row in found]
+        return [Held(str(row[0]), str(row[1]), row[2], row[3], row[4]) for row in found]
 
     async def lease_list(self, worker: str) -> list[Beat]:
         return [Beat(row[0], row[1], row[2]) for row in await self._fetch_soon("lease_list", worker)]
@@ -241,11 +241,18 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
         found = await self._fetch_soon("job_leave", _encode(departures).decode(), self._clock.now())
         return {str(row[0]): State(row[1]) for row in found}
 
+    async def run_states(self, runs: Sequence[tuple[str, str]]) -> dict[str, State]:
+        found = await self._fetch_soon("run_states", [job_id for job_id, _ in runs], [run_id for _, run_id in runs])
+        return {str(row[0]): State(row[1]) for row in found}
+
     async def progress_set_if_leased(self, job_id: str, run_id: str, progress: float | None, stage: str | None) -> bool:
         return bool(await self._fetch("progress_set", job_id, run_id, progress, stage, self._clock.now()))
 
-    async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool:
-        return bool(await self._fetch("step_save", job_id, run_id, name, fingerprint, result, self._clock.now()))
+    async def step_save_if_leased(
+        self, job_id: str, run_id: str, name: str, fingerprint: str, result: str
+    ) -> StepResult | None:
+        (row,) = await self._fetch("step_save", job_id, run_id, name, fingerprint, result, self._clock.now())
+        return None if row[0] is None else StepResult(row[0])
 
     async def step_get(self, job_id: str, name: str, fingerprint: str) -> StepResult | None:
         found = await self._fetch("step_get", job_id, name, fingerprint)
@@ -273,8 +280,9 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
 
     # -- rescue and forget ---------------------------------------------------------------------------------------------
 
-    async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int) -> list[Reaped]:
-        found = await self._fetch_soon("job_reap", limit, backoff.base, backoff.most, deadline_grace, self._clock.now())
+    async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int, dead: Sequence[str] = ()) -> list[Reaped]:
+        bounds = limit, backoff.base, backoff.most, deadline_grace
+        found = await self._fetch_soon("job_reap", *bounds, dead, self._clock.now())
         return [Reaped(**{**row, "state": State(row["state"])}) for row in found]
 
     async def order_heal(self) -> int:
@@ -328,24 +336,29 @@ class PostgresStore(ListVerbs, TenantVerbs, LogVerbs, StatsVerbs):
     # -- workers -------------------------------------------------------------------------------------------------------
 
     async def worker_save(self, worker: WorkerRow) -> None:
-        await self._fetch_soon("worker_save", *rows.of_worker(worker), self._clock.now())
+        await self._fetch_soon("worker_save", *rows.of_worker(worker), self._has_session(worker.id), self._clock.now())
 
-    async def worker_seen(self, worker: WorkerRow) -> None:
-        await self._fetch_soon("worker_seen", *rows.of_worker(worker), self._clock.now())
+    async def worker_seen(self, worker: WorkerRow) -> float | None:
+        values = *rows.of_worker(worker), self._has_session(worker.id), self._clock.now()
+        ((seconds,),) = await self._fetch_soon("worker_seen", *values)
+        return None if seconds is None else float(seconds)
+
+    def _has_session(self, worker_id: str) -> bool:
+        return any(listener.worker == worker_id and listener.has_session for listener in self._listeners)
 
     async def worker_remove(self, worker_id: str) -> None:
         await self._fetch_soon("worker_remove", worker_id)
 
     async def worker_list(self) -> list[WorkerRow]:
-        return [rows.worker_of(row) for row in await self._fetch("worker_list")]
+        return [rows.worker_of(row) for row in await self._fetch_soon("worker_list")]
 
     # -- wake-ups ------------------------------------------------------------------------------------------------------
 
     async def wake(self) -> None:
         await self._fetch("wake")
 
-    async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
-        listener = Listener(self._connections, wake, logs)
+    async def listen(self, wake: Wake, *, logs: bool = False, worker: str | None = None) -> Callable[[], Awaitable[None]]:
+        listener = Listener(self._connections, wake, logs, worker)
         self._listeners.append(listener)
         await listener.first_try.wait()
 

@@ -9,10 +9,10 @@ import msgspec
 
 from holdfast.clock import DatabaseClock
 from holdfast.job import Job
-from holdfast.store.named_sql import load_statements
+from holdfast.store.named_sql import load_statements, qualified_for_postgres
 from holdfast.store.protocol import UNCHANGED, CallerStatement, Depth, Plan, Queue, Tenant, Unchanged
 
-STATEMENTS = load_statements("holdfast.store.postgres")
+STATEMENTS = {name: qualified_for_postgres(sql) for name, sql in load_statements("holdfast.store.postgres").items()}
 
 
 class TenantVerbs:

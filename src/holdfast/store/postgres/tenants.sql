@@ -51,20 +51,10 @@ WITH saved AS (
 SELECT pg_notify('holdfast', '') FROM saved
 
 -- name: tenant_depths
--- Claimable jobs only: those that wait for their time or their turn are not a backlog. The queues are found by hopping.
-WITH RECURSIVE known (queue) AS (
-    (SELECT j.queue FROM holdfast.jobs j WHERE j.state = 'queued' AND j.hold IS NULL ORDER BY j.queue LIMIT 1)
-    UNION ALL
-    SELECT (SELECT j.queue FROM holdfast.jobs j
-             WHERE j.state = 'queued' AND j.hold IS NULL AND j.queue > known.queue ORDER BY j.queue LIMIT 1)
-      FROM known WHERE known.queue IS NOT NULL
-)
+-- All that is queued, whatever holds it: a delayed job falls due without asking at the door again.
 SELECT lane.id,
        (SELECT count(*) FROM (
-            SELECT 1 FROM known CROSS JOIN LATERAL (
-                SELECT 1 FROM holdfast.jobs j
-                 WHERE j.queue = known.queue AND j.state = 'queued' AND j.hold IS NULL AND coalesce(j.tenant, '') = lane.id
-                 LIMIT coalesce(t.queue_depth, p.queue_depth)) AS some_of_it
+            SELECT 1 FROM holdfast.jobs j WHERE j.tenant = lane.id AND j.state = 'queued'
              LIMIT coalesce(t.queue_depth, p.queue_depth)) AS waiting),
        coalesce(t.queue_depth, p.queue_depth)
   FROM jsonb_array_elements_text(CAST($1 AS jsonb)) AS lane (id)

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.store.named_sql import load_statements
+from holdfast.store.named_sql import load_statements, qualified_for_postgres
 from holdfast.store.protocol import CallerStatement
 
 _NAMED = load_statements(__name__)
@@ -33,7 +33,7 @@ def _for_postgres(sql: str) -> str:
     sql = _SINCE.sub(rf"CAST(extract(epoch FROM {now} - \1) AS double precision)", sql)
     sql = _ALONE.sub(r"pg_try_advisory_xact_lock(hashtextextended(\1, 0))", sql)
     sql = _TELL.sub(r"pg_notify('holdfast', \1)", sql)
-    return sql.replace(":now", now)
+    return qualified_for_postgres(sql.replace(":now", now))
 
 
 def _for_sqlite(sql: str) -> str:

@@ -17,7 +17,7 @@ LEFT JOIN holdfast.budgets AS own ON own.subject = 'tenant:' || asked.tenant AND
 LEFT JOIN holdfast.budgets AS of_plan
     ON asked.tenant <> '' AND of_plan.subject = 'plan:' || coalesce(t.plan, 'free') AND of_plan.kind = asked.kind
 LEFT JOIN holdfast.budget_months AS m ON m.tenant = asked.tenant AND m.kind = asked.kind AND m.ends_at > :now
-WHERE coalesce(m.spent, 0) >= coalesce(own.cents, of_plan.cents) + coalesce(m.extra, 0) - 0.000001
+WHERE coalesce(m.spent, 0) >= coalesce(own.cents, of_plan.cents) + coalesce(m.extra, 0) - CAST(0.000001 AS double precision)
 ORDER BY m.month DESC LIMIT 1;
 
 -- name: budget_month

@@ -3,10 +3,10 @@
 INSERT INTO holdfast.rate_buckets AS bucket (name, subject, used, taken_at, ends_at)
 VALUES ($1, $2, 1, :now, :later($4))
 ON CONFLICT (name, subject) DO UPDATE SET
-    used = CASE WHEN bucket.ends_at <= excluded.taken_at THEN 1 ELSE bucket.used + 1 END,
+    used = CASE WHEN bucket.ends_at <= excluded.taken_at THEN 1 ELSE bucket.used + CAST(1 AS double precision) END,
     ends_at = CASE WHEN bucket.ends_at <= excluded.taken_at THEN excluded.ends_at ELSE bucket.ends_at END,
     taken_at = excluded.taken_at
-WHERE bucket.ends_at <= excluded.taken_at OR bucket.used < $3
+WHERE bucket.ends_at <= excluded.taken_at OR bucket.used < CAST($3 AS double precision)
 RETURNING used, -:since(ends_at) AS seconds;
 
 -- name: rate_take_smooth
@@ -14,11 +14,14 @@ RETURNING used, -:since(ends_at) AS seconds;
 INSERT INTO holdfast.rate_buckets AS bucket (name, subject, used, taken_at, ends_at)
 VALUES ($1, $2, 1, :now, :later($4))
 ON CONFLICT (name, subject) DO UPDATE SET
-    used = 1 + CASE WHEN bucket.used * $4 > :since(bucket.taken_at) * $3
-                    THEN bucket.used - :since(bucket.taken_at) * $3 / $4 ELSE 0 END,
+    used = CAST(1 AS double precision)
+         + CASE WHEN bucket.used * CAST($4 AS double precision) > :since(bucket.taken_at) * CAST($3 AS double precision)
+                THEN bucket.used - :since(bucket.taken_at) * CAST($3 AS double precision) / CAST($4 AS double precision)
+                ELSE CAST(0 AS double precision) END,
     taken_at = :now,
     ends_at = :later($4)
-WHERE bucket.used - :since(bucket.taken_at) * $3 / $4 <= $3 - 0.999999
+WHERE bucket.used - :since(bucket.taken_at) * CAST($3 AS double precision) / CAST($4 AS double precision)
+    <= CAST($3 AS double precision) - CAST(0.999999 AS double precision)
 RETURNING used, -:since(ends_at) AS seconds;
 
 -- name: rate_look

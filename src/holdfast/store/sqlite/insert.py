@@ -36,7 +36,8 @@ def inserted_from_rows(jobs: Sequence[NewJob], rows: Sequence[Sequence[Any]]) ->
 
 
 def _row_of(job: NewJob, now: float) -> dict[str, Any]:
-    run_at = now + (job.delay or 0.0) if job.run_at is None else job.run_at.timestamp()
+    # A time that has passed means now: waits are counted from it, and the oldest goes first.
+    run_at = now + (job.delay or 0.0) if job.run_at is None else max(now, job.run_at.timestamp())
     known = {**msgspec.structs.asdict(job), "run_at": run_at, "now": now}
     return {name: value for name, value in known.items() if value is not None}
 

@@ -117,6 +117,10 @@ FROM json_each(:beats) AS beat
 WHERE holdfast_jobs.id = beat.value ->> '$.id' AND run_id = beat.value ->> '$.run_id' AND state = 'running'
 RETURNING id, run_id, cancel_requested_at IS NOT NULL AS cancel_requested, cancel_requested_by;
 
+-- name: run_states
+SELECT job.run_id, job.state FROM json_each(:runs) AS asked
+JOIN holdfast_jobs AS job ON job.id = asked.value ->> 0 AND job.run_id = asked.value ->> 1;
+
 -- name: lease_list
 SELECT id, run_id, lease_seconds FROM holdfast_jobs WHERE state = 'running' AND locked_by = :worker;
 
@@ -146,9 +150,12 @@ FROM holdfast_jobs WHERE id = :id AND run_id = :run_id AND state = 'running';
 -- name: job_reapable
 SELECT id, run_id, queue, task, tenant, project, order_key, noun, backoff, attempt, max_attempts, run_no, stage, locked_by,
     cancel_requested_at, cancel_requested_by, on_failed,
-    CASE WHEN lease_expires_at < :now THEN 'lease_expired' ELSE 'deadline_exceeded' END AS reason
+    CASE WHEN locked_by IN (SELECT value FROM json_each(:dead)) THEN 'worker_died'
+        WHEN lease_expires_at < :now THEN 'lease_expired' ELSE 'deadline_exceeded' END AS reason,
+    EXISTS (SELECT 1 FROM holdfast_runs AS run WHERE run.job_id = holdfast_jobs.id AND run.outcome = 'lost') AS lost_before
 FROM holdfast_jobs
-WHERE state = 'running' AND (lease_expires_at < :now OR deadline < :now - :deadline_grace)
+WHERE state = 'running'
+  AND (lease_expires_at < :now OR deadline < :now - :deadline_grace OR locked_by IN (SELECT value FROM json_each(:dead)))
 LIMIT :limit;
 
 -- name: job_requeue

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from holdfast.errors import StorageUnavailable
@@ -14,13 +13,14 @@ from holdfast.portal import others_wait_for_this_thread
 from holdfast.store.sqlite.connection import REFUSALS, translated
 from holdfast.store.sqlite.in_use import InUse
 from holdfast.store.sqlite.session import NewSession, Session
+from holdfast.thread_starts import Executor
 
 T = TypeVar("T")
 THREADS_MAX = 4
 
 
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="holdfast sqlite reader", initializer=others_wait_for_this_thread)
+def _threads() -> Executor:
+    return Executor(THREADS_MAX, thread_name_prefix="holdfast sqlite reader", initializer=others_wait_for_this_thread)
 
 
 class Readers:

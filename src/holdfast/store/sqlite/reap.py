@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from collections.abc import Sequence
 
 import msgspec
 
@@ -15,8 +16,10 @@ from holdfast.store.sqlite.session import Session, as_json
 _DAY = 86_400.0
 
 
-def reap(session: Session, backoff: Backoff, deadline_grace: float, limit: int) -> list[Reaped]:
-    jobs = session.all("job_reapable", deadline_grace=deadline_grace, limit=limit)
+def reap(session: Session, backoff: Backoff, deadline_grace: float, limit: int, dead: Sequence[str]) -> list[Reaped]:
+    if dead:  # not those that hold jobs: a claim of theirs that is still on its way would be found by nobody
+        session.run("worker_remove_idle", dead=as_json(dead))
+    jobs = session.all("job_reapable", deadline_grace=deadline_grace, limit=limit, dead=as_json(dead))
     return [_reap_one(session, job, backoff) for job in jobs]
 
 
@@ -51,6 +54,7 @@ def _give_up_cancelled(session: Session, job: sqlite3.Row) -> State:
 
 
 def _try_again(session: Session, job: sqlite3.Row, backoff: Backoff) -> State:
+    died = job["reason"] == "worker_died"
     requeue(
         session,
         job,
@@ -58,7 +62,7 @@ def _try_again(session: Session, job: sqlite3.Row, backoff: Backoff) -> State:
         delay=_delay(job, backoff),
         attempt=job["attempt"],
         error_code=job["reason"],
-        error_message="the worker stopped answering",
+        error_message="its worker died" if died else "the worker stopped answering",
         stage=None,
     )
     _event(session, job, "reaper:requeued")
@@ -66,7 +70,8 @@ def _try_again(session: Session, job: sqlite3.Row, backoff: Backoff) -> State:
         session,
         job,
         "warning",
-        f"{_noun(job)} attempt {job['attempt']} failed (machine unresponsive) - automatically retrying...",
+        f"{_noun(job)} attempt {job['attempt']} failed ({'worker died' if died else 'machine unresponsive'})"
+        " - automatically retrying...",
     )
     return State.QUEUED
 
@@ -81,6 +86,8 @@ def _fail(session: Session, job: sqlite3.Row) -> State:
 
 
 def _delay(job: sqlite3.Row, backoff: Backoff) -> float:
+    if job["reason"] == "worker_died" and not job["lost_before"]:
+        return 0.0  # only what loses one worker after another has to wait
     attempt: int = job["attempt"]
     waits: list[float] = msgspec.json.decode(job["backoff"]) if job["backoff"] else []
     if waits:

@@ -93,5 +93,6 @@ def of_worker(worker: WorkerRow) -> dict[str, Any]:
     """The other way round, but for the times: the database's clock dates both."""
     lists = {"queues": as_json(worker.queues), "tasks": as_json(worker.tasks)}
     values = {**msgspec.structs.asdict(worker), **lists}
-    del values["started_at"], values["last_seen_at"]
+    for name in ("heartbeat", "started_at", "last_seen_at"):
+        del values[name]
     return values

@@ -238,7 +238,8 @@ CREATE TABLE holdfast_workers (
     running      INTEGER NOT NULL DEFAULT 0,
     draining     INTEGER NOT NULL DEFAULT 0,
     started_at   REAL    NOT NULL,
-    last_seen_at REAL    NOT NULL
+    last_seen_at REAL    NOT NULL,
+    process      TEXT  -- host, boot, namespace, pid and start time: proves that it is dead
 );
 
 CREATE TABLE holdfast_members (

@@ -13,6 +13,7 @@ from holdfast.clock import DatabaseClock
 from holdfast.errors import ConfigError, NotMigrated
 from holdfast.forking import keep_for_parent, pause_for_fork, reset_after_fork
 from holdfast.job import Job, Run, State
+from holdfast.process_identity import is_dead
 from holdfast.store import shared
 from holdfast.store.protocol import (
     HOPS,
@@ -229,13 +230,20 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
     async def job_leave_if_leased(self, departures: Sequence[Departure]) -> dict[str, State]:
         return await self._write(lambda session: finish.leave(session, departures))
 
+    async def run_states(self, runs: Sequence[tuple[str, str]]) -> dict[str, State]:
+        found = await self._read(lambda session: session.all("run_states", runs=as_json(runs)))
+        return {row["run_id"]: State(row["state"]) for row in found}
+
     async def progress_set_if_leased(self, job_id: str, run_id: str, progress: float | None, stage: str | None) -> bool:
         values = {"id": job_id, "run_id": run_id, "progress": progress, "stage": stage}
         return await self._write(lambda session: session.one("progress_set", **values) is not None)
 
-    async def step_save_if_leased(self, job_id: str, run_id: str, name: str, fingerprint: str, result: str) -> bool:
+    async def step_save_if_leased(
+        self, job_id: str, run_id: str, name: str, fingerprint: str, result: str
+    ) -> StepResult | None:
         values = {"id": job_id, "run_id": run_id, "name": name, "fingerprint": fingerprint, "result": result}
-        return await self._write(lambda session: session.one("step_save", **values) is not None)
+        stored = await self._write(lambda session: session.one("step_save", **values))
+        return None if stored is None else StepResult(stored["result"])
 
     async def step_get(self, job_id: str, name: str, fingerprint: str) -> StepResult | None:
         found = await self._read(lambda session: session.one("step_get", job_id=job_id, name=name, fingerprint=fingerprint))
@@ -257,8 +265,8 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
 
     # -- rescue and forget ---------------------------------------------------------------------------------------------
 
-    async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int) -> list[Reaped]:
-        return await self._write(lambda session: reap.reap(session, backoff, deadline_grace, limit))
+    async def job_reap(self, *, backoff: Backoff, deadline_grace: float, limit: int, dead: Sequence[str] = ()) -> list[Reaped]:
+        return await self._write(lambda session: reap.reap(session, backoff, deadline_grace, limit, dead))
 
     async def order_heal(self) -> int:
         return await self._write(_heal_orders)
@@ -294,8 +302,8 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
     async def worker_save(self, worker: WorkerRow) -> None:
         await self._write(lambda session: session.run("worker_save", **rows.of_worker(worker)))
 
-    async def worker_seen(self, worker: WorkerRow) -> None:
-        await self._write(lambda session: session.run("worker_seen", **rows.of_worker(worker)))
+    async def worker_seen(self, worker: WorkerRow) -> float | None:
+        return await self._write(lambda session: _seen(session, worker))
 
     async def worker_remove(self, worker_id: str) -> None:
         await self._write(lambda session: session.run("worker_remove", id=worker_id))
@@ -308,7 +316,7 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
     async def wake(self) -> None:
         await self._write(lambda session: session.wakes.add(""))
 
-    async def listen(self, wake: Wake, *, logs: bool = False) -> Callable[[], Awaitable[None]]:
+    async def listen(self, wake: Wake, *, logs: bool = False, worker: str | None = None) -> Callable[[], Awaitable[None]]:
         self._wakes.append(wake)
         if logs:
             self._log_wakes.append(wake)
@@ -336,6 +344,11 @@ class SqliteStore(TenantVerbs, LogVerbs, StatsVerbs):
             for listener in tuple(self._log_wakes if wake.startswith("log:") else self._wakes):
                 with suppress(Exception):  # a listener whose loop has ended must not stop the writer
                     listener(wake)
+
+
+def _seen(session: Session, worker: WorkerRow) -> float | None:
+    session.run("worker_seen", **rows.of_worker(worker))
+    return 0.0 if any(is_dead(row["process"]) for row in session.all("worker_others", id=worker.id)) else None
 
 
 def _heal_orders(session: Session) -> int:

@@ -91,17 +91,9 @@ ON CONFLICT (id) DO UPDATE SET
     paused_by = CASE WHEN :paused THEN coalesce(paused_by, excluded.paused_by) END, updated_at = excluded.updated_at;
 
 -- name: tenant_depths
--- Claimable jobs only: those that wait for their time or their turn are not a backlog. The queues are found by hopping.
--- CROSS JOIN is an order here: else all that waits is read for each tenant, and looked up among the queues.
-WITH RECURSIVE known (queue) AS (
-    SELECT (SELECT queue FROM holdfast_jobs WHERE state = 'queued' AND hold IS NULL ORDER BY queue LIMIT 1)
-    UNION ALL
-    SELECT (SELECT queue FROM holdfast_jobs WHERE state = 'queued' AND hold IS NULL AND queue > known.queue ORDER BY queue LIMIT 1)
-    FROM known WHERE known.queue IS NOT NULL
-)
+-- All that is queued, whatever holds it: a delayed job falls due without asking at the door again.
 SELECT lane.value AS id,
-    (SELECT count(*) FROM known CROSS JOIN holdfast_jobs AS job
-     WHERE job.queue = known.queue AND job.state = 'queued' AND job.hold IS NULL AND coalesce(job.tenant, '') = lane.value) AS queued,
+    (SELECT count(*) FROM holdfast_jobs AS job WHERE job.tenant = lane.value AND job.state = 'queued') AS queued,
     coalesce(tenant.queue_depth, plan.queue_depth) AS most
 FROM json_each($1) AS lane
 LEFT JOIN holdfast_tenants AS tenant ON tenant.id = lane.value

@@ -6,7 +6,7 @@ import asyncio
 import queue
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from holdfast.store.sqlite.connection import BUSY_SECONDS, errors_translated, op
 from holdfast.store.sqlite.in_use import InUse
 from holdfast.store.sqlite.session import Session, now_of
 from holdfast.store.sqlite.writer import Writer
+from holdfast.thread_starts import Executor
 
 Work = Callable[[sqlite3.Connection], Any]
 RunWork = Callable[[Work], Awaitable[Any]]
@@ -51,7 +52,7 @@ class SqliteTransaction:
 async def on_own_connection(path: str, clock: DatabaseClock, in_use: InUse) -> AsyncIterator[SqliteTransaction]:
     """The connection has a thread of its own: a caller that is cancelled must not close it under a running statement."""
     loop = asyncio.get_running_loop()
-    thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast sqlite transaction", initializer=others_wait_for_this_thread)
+    thread = Executor(1, thread_name_prefix="holdfast sqlite transaction", initializer=others_wait_for_this_thread)
     opened: list[sqlite3.Connection] = []
     counted: list[InUse] = []
 

@@ -22,6 +22,7 @@ from holdfast.portal import others_wait_for_this_thread
 from holdfast.store.sqlite.connection import MEMORY, REFUSALS, translated
 from holdfast.store.sqlite.in_use import InUse
 from holdfast.store.sqlite.session import NewSession, Session
+from holdfast.thread_starts import start
 
 log = logging.getLogger("holdfast")
 
@@ -122,7 +123,7 @@ class Writer:
     def _start(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="holdfast sqlite writer", daemon=True)
-            self._thread.start()
+            start(self._thread)
 
     # -- in the thread -------------------------------------------------------------------------------------------------
 

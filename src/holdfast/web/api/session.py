@@ -13,7 +13,7 @@ from holdfast.web import cookies
 from holdfast.web.access import Caller
 from holdfast.web.models import Taken
 from holdfast.web.problems import answers
-from holdfast.web.routing import CallerDep, guarded_router, reply, web_of, with_patience
+from holdfast.web.routing import CallerDep, guarded_router, reply, throttled, web_of
 
 router = guarded_router("session")
 door = APIRouter(tags=["session"])
@@ -55,7 +55,7 @@ async def log_in(request: Request, body: Login) -> Response:
             return await authenticator.begin_session(body.key)
         return await authenticator.begin_session_by_link(str(body.link))
 
-    secret, caller = await with_patience(web, request, begin)
+    secret, caller = await throttled(web, request, begin, str(body.key or body.link))
     before = cookies.session_secret(request)
     if before is not None:
         await authenticator.end_session(before)

@@ -24,7 +24,7 @@ from holdfast.web.dashboard.frame import HEADERS, PageRequest, Site
 from holdfast.web.dashboard.rendering import PACKAGE, environment
 from holdfast.web.dashboard.views import login
 from holdfast.web.problems import STATUSES
-from holdfast.web.routing import web_of, with_patience
+from holdfast.web.routing import known_caller, web_of
 
 log = logging.getLogger("holdfast.web")
 
@@ -78,7 +78,7 @@ def _endpoint(site: Site, route: PageRoute) -> Endpoint:
     async def answer(request: Request) -> Response:
         web = web_of(request)
         try:
-            caller = request.state.caller = await with_patience(web, request, lambda: web.authenticator.caller_of(request))
+            caller = request.state.caller = await known_caller(web, request)
             if caller.role is not Role.SERVICE:
                 await web.rate.take(caller.actor)
             require(caller, act)

@@ -10,7 +10,7 @@ from holdfast.errors import Unauthenticated
 from holdfast.web import cookies
 from holdfast.web.access import Caller
 from holdfast.web.dashboard.frame import HEADERS, PageRequest, local_path
-from holdfast.web.routing import web_of, with_patience
+from holdfast.web.routing import throttled, web_of
 
 
 async def ask(page: PageRequest) -> Response:
@@ -29,7 +29,7 @@ async def log_in(page: PageRequest) -> Response:
         return await web.authenticator.begin_session(key)
 
     try:
-        secret, _caller = await with_patience(web, page.request, begin)
+        secret, _caller = await throttled(web, page.request, begin, link or key)
     except Unauthenticated as error:
         return page.render("login.html", status=401, next=following, wrong=str(error))
     before = cookies.session_secret(page.request)
