@@ -66,9 +66,9 @@ class _CleanRecords:
     def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
         self._make = make
 
-    def __call__(self, name: str, *args: Any, **kwargs: Any) -> logging.LogRecord:
+    def __call__(self, name: str | None, *args: Any, **kwargs: Any) -> logging.LogRecord:
         record = self._make(name, *args, **kwargs)
-        if name.startswith("holdfast."):
+        if name is not None and name.startswith("holdfast."):  # logging.makeLogRecord gives none
             clean(record)
         return record
 

@@ -7,6 +7,7 @@ what belongs to the parent, without touching it: a socket that is closed properl
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -62,3 +63,20 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=lambda: _each(_pausing, lambda one: one.resume_after_fork()),
         after_in_child=lambda: _each(_resetting, lambda one: one._reset_after_fork()),
     )
+
+
+class ProcessLock:
+    """A lock for `with` that each process has for itself: the thread that held it at a fork does not exist in the child."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        reset_after_fork(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def _reset_after_fork(self) -> None:
+        self._lock = threading.RLock()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
-import threading
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator
@@ -24,6 +23,7 @@ from holdfast.finish import (
     lifetime_over,
     release_of,
 )
+from holdfast.forking import ProcessLock
 from holdfast.limits import gates
 from holdfast.limits.breaker import Entry, Verdict
 from holdfast.redact import redact_json
@@ -36,7 +36,7 @@ from holdfast.settings import Settings
 from holdfast.store.protocol import Claimed, Completion, Departure, Leaving
 from holdfast.task import Task
 
-_opening = threading.RLock()
+_opening = ProcessLock()
 COUNTED_AS = {
     Leaving.RETRY: "retried",
     Leaving.FAIL: "failed",
@@ -46,16 +46,6 @@ COUNTED_AS = {
 }
 _HERE = os.path.dirname(__file__)
 _AROUND_THE_TASK = (__file__, os.path.join(_HERE, "processes", ""), os.path.dirname(asyncio.__file__))
-
-
-def _reset_after_fork() -> None:
-    """The thread that held it may not exist here."""
-    global _opening
-    _opening = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 class Interrupt(StrEnum):

@@ -64,6 +64,12 @@ def test_loggers_below_ours_are_guarded_too(name: str) -> None:
     assert out.getvalue().endswith("[REDACTED]\nnot ours: as it is\n")
 
 
+def test_records_without_a_name_can_still_be_made() -> None:
+    """As logging itself does for those that come from elsewhere."""
+    guard_log()
+    assert logging.makeLogRecord({"msg": "hello"}).getMessage() == "hello"
+
+
 def test_control_characters_are_shown_and_not_obeyed(printed: io.StringIO) -> None:
     """A name neither begins a line of its own nor moves the cursor."""
     guard_log()
