@@ -15,7 +15,6 @@ from fastapi import APIRouter
 from holdfast import Holdfast
 from holdfast.errors import StorageUnavailable
 from holdfast.web import problems
-from holdfast.web.bodies import Room
 from tests.web.scene import Scene
 
 PROBLEM = {"type", "title", "status", "detail", "code"}
@@ -38,9 +37,9 @@ async def test_what_the_framework_refuses_is_a_problem_too(scene: Scene) -> None
     as_json = {"content-type": "application/json"}
     for body in ("{", '{"task": NaN}x'):
         is_problem(await scene.call(key, "POST", "/api/jobs", content=body.encode(), headers=as_json), 400, "json_invalid")
-    for body in (b"\xff\xfe{", b'{"task": "\xc3"}', b"[" * 10_000, b"9" * 5000):
+    for body in (b"\xff\xfe{", b'{"task": "\xc3"}', b"[" * 100_000, b"9" * 5000):
         is_problem(await scene.call(key, "POST", "/api/jobs/cancel", content=body, headers=as_json), 400, "body_unreadable")
-    for body in (b"\xff\xfe{", b'{"task": "\xc3"}', b"[" * 10_000):
+    for body in (b"\xff\xfe{", b'{"task": "\xc3"}', b"[" * 100_000):
         is_problem(await scene.call(key, "POST", "/api/jobs", content=body, headers=as_json), 400, "json_invalid")
     as_text = {"content-type": "text/plain"}
     is_problem(await scene.call(key, "POST", "/api/jobs", content=b"{}", headers=as_text), 422, "request_invalid")
@@ -208,32 +207,24 @@ def test_every_error_that_a_caller_can_meet_has_a_status() -> None:
     assert without == ours
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"task": "erase", "args": {f"k{number}": 1 for number in range(20_000)}},
-        {"task": "erase", "args": {"what": [{"k": 1}] * 20_000}},
-        {"task": "erase", "args": {"what": [[]] * 30_000}},
-        {f"k{number}": 1 for number in range(20_000)},
-    ],
-    ids=["arguments", "objects", "lists", "fields"],
-)
-async def test_a_body_of_too_many_parts_is_refused_before_they_are_checked(scene: Scene, body: dict[str, Any]) -> None:
-    """Each would cost the event loop far more than its bytes, whoever reads the body."""
+async def test_a_body_of_very_many_unknown_fields_is_one_error(scene: Scene) -> None:
+    """An error for each of them would hold up the event loop for half a second."""
+    body = {f"k{number}": 1 for number in range(80_000)}
     for path in ("/api/jobs", "/api/jobs/cancel"):
         answer = await scene.post("acme admin", path, body)
-        is_problem(answer, 413, "body_too_large")
-        assert "at most" in answer.json()["detail"]
+        is_problem(answer, 422, "request_invalid")
+        assert len(answer.json()["errors"]) == 1
+        assert "Too many fields" in answer.json()["detail"]
 
 
-async def test_signs_inside_of_text_are_no_parts_of_a_body(scene: Scene) -> None:
-    """A long text may hold any number of colons and brackets."""
-    for text in (":" * 20_000, "[{" * 20_000, '"a\\": ' * 20_000):
-        answer = await scene.post("acme admin", "/api/jobs", {"task": "erase", "args": {"what": text}})
-        assert answer.status_code == 202, answer.text
+@pytest.mark.parametrize(
+    "what", [{f"k{number}": 1 for number in range(40_000)}, [{"k": [1]}] * 40_000], ids=["keys", "objects"]
+)
+async def test_arguments_may_have_as_many_parts_as_their_bytes_allow(scene: Scene, what: object) -> None:
+    """They are the program's own data; only their size is limited."""
 
+    @scene.hf.task(expose="admin")
+    async def keep(what: Any) -> None: ...
 
-@pytest.mark.parametrize("piece", [b'\\"', b'"', b'":', b"\\", b'" ', b"{", b":"])
-def test_the_look_at_a_body_takes_as_long_as_it_is(piece: bytes) -> None:
-    """Also where it was written to be looked at again and again: this would take days."""
-    Room(0).too_much(b'"' + piece * 500_000 + b":" * 2000)
+    answer = await scene.post("acme admin", "/api/jobs", {"task": "keep", "args": {"what": what}})
+    assert answer.status_code == 202, answer.text

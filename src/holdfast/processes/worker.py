@@ -49,6 +49,9 @@ LET_GO_SECONDS = 5.0
 
 
 class Worker:
+    loop: asyncio.AbstractEventLoop
+    run_logs: RunLogs
+
     def __init__(
         self,
         platform: Platform,
@@ -71,8 +74,6 @@ class Worker:
         self.id = new_worker_id(socket.gethostname(), os.getpid())
         self._process = own_identity()
         self.running: dict[str, Attempt] = {}
-        self.loop: asyncio.AbstractEventLoop
-        self.run_logs: RunLogs
         self._tasks, self._task_names = tasks, sorted(tasks)
         order = QueueOrder(queues)
         self._queues = order.names

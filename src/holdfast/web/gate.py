@@ -15,7 +15,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast import correlation
 from holdfast.settings import Settings
-from holdfast.web.bodies import Room
 from holdfast.web.problems import problem
 
 log = logging.getLogger("holdfast.web")
@@ -38,12 +37,11 @@ class Gate:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._body_bytes_max = settings.payload_bytes_max + BODY_MARGIN_BYTES
-        self._room = Room(settings.payload_bytes_max)
         self._seconds = settings.request_limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await _Passage(self._app, self._body_bytes_max, self._room, self._seconds, scope, receive, send).run()
+            await _Passage(self._app, self._body_bytes_max, self._seconds, scope, receive, send).run()
         else:
             await self._app(scope, receive, send)
 
@@ -51,17 +49,13 @@ class Gate:
 class _Passage:
     """One request on its way through."""
 
-    def __init__(
-        self, app: ASGIApp, body_max: int, room: Room, seconds: float, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        self._app, self._body_max, self._room, self._seconds = app, body_max, room, seconds
+    def __init__(self, app: ASGIApp, body_max: int, seconds: float, scope: Scope, receive: Receive, send: Send) -> None:
+        self._app, self._body_max, self._seconds = app, body_max, seconds
         self._scope, self._receive, self._send = scope, receive, send
         self._headers = dict(scope["headers"])
         self._request_id = _request_id(self._headers.get(b"x-request-id"))
         self._status: int | None = None
         self._received_bytes = 0
-        self._json: list[bytes] | None = [] if b"json" in self._headers.get(b"content-type", b"json").lower() else None
-        """What came so far of a body that will be read as JSON."""
         self._started = time.monotonic()
         self._timeout: asyncio.Timeout | None = None
 
@@ -103,12 +97,6 @@ class _Passage:
         self._received_bytes += len(message.get("body", b""))
         if self._received_bytes > self._body_max:
             raise HTTPException(413, self._too_large())
-        if self._json is not None and message["type"] == "http.request":
-            self._json.append(message.get("body", b""))
-            if not message.get("more_body", False):
-                body, self._json = b"".join(self._json), None
-                if wrong := self._room.too_much(body):
-                    raise HTTPException(413, wrong)
         return message
 
     def _too_large(self) -> str:

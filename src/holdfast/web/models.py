@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from holdfast.job import Hold, State
 
@@ -15,10 +16,21 @@ Cursor = Annotated[str | None, Field(description="For the next page; null: this 
 Status = Literal["queued", "scheduled", "retrying", "running", "cancelling", "completed", "failed", "cancelled"]
 
 
+UNKNOWN_FIELDS_MAX = 100
+"""Pydantic makes an error for each unknown field. A body holds 80,000, which would block the event loop for half a second."""
+
+
 class Taken(BaseModel):
-    """The base of what is sent: a field that nobody knows is a mistake."""
+    """The base of request bodies: an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_unknown_fields(cls, body: Any) -> Any:
+        if isinstance(body, dict) and len(body) > len(cls.model_fields) + UNKNOWN_FIELDS_MAX:
+            raise PydanticCustomError("too_many_fields", "Too many fields. Send at most those that the reference lists.")
+        return body
 
 
 class NewJob(Taken):
