@@ -255,7 +255,8 @@ class Books:
         waits = json.loads(old.backoff) if old.backoff else [0.0]
         at_once = died and new.id not in self._lost_before
         self._not_before[new.id] = self.now + (0.0 if at_once else waits[min(old.attempt, len(waits)) - 1])
-        self._lost_before.add(new.id)
+        if new.state == "queued":  # a job that ends here keeps its run to itself, and a retry begins anew
+            self._lost_before.add(new.id)
 
     def _wrong_replay(self, call: Call, old: Row, new: Row) -> Iterator[str]:
         self._not_before.pop(new.id, None)

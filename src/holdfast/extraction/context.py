@@ -57,7 +57,12 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     def shown_provider(self) -> str:
         if self.provider:
             return self.provider
-        host = urlsplit(self.source).hostname or "" if self.is_address else ""
+        if not self.is_address:
+            return "local folder"
+        try:
+            host = urlsplit(self.source).hostname or ""
+        except ValueError:  # half an IPv6 address: the clone refuses it in words
+            host = ""
         return HOSTS.get(host, host or "local folder")
 
 

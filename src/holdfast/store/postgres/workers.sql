@@ -5,7 +5,7 @@ SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, now.at, now.at, n
   FROM (SELECT coalesce($14, clock_timestamp()) AS at) AS now
 ON CONFLICT (id) DO UPDATE SET running = excluded.running, draining = excluded.draining, has_session = excluded.has_session,
     last_seen_at = excluded.last_seen_at,
-    steady_since = CASE WHEN w.last_seen_at < excluded.last_seen_at - make_interval(secs => 1.25 * w.heartbeat)
+    steady_since = CASE WHEN w.last_seen_at < excluded.last_seen_at - make_interval(secs => 1.25::double precision * w.heartbeat)
                         THEN excluded.last_seen_at ELSE w.steady_since END
 
 -- name: worker_seen
@@ -17,7 +17,7 @@ WITH seen AS (
       FROM (SELECT coalesce($14, clock_timestamp()) AS at) AS now
     ON CONFLICT (id) DO UPDATE SET running = excluded.running, has_session = excluded.has_session,
         last_seen_at = excluded.last_seen_at,
-        steady_since = CASE WHEN w.last_seen_at < excluded.last_seen_at - make_interval(secs => 1.25 * w.heartbeat)
+        steady_since = CASE WHEN w.last_seen_at < excluded.last_seen_at - make_interval(secs => 1.25::double precision * w.heartbeat)
                             THEN excluded.last_seen_at ELSE w.steady_since END)
 SELECT min(s.seconds) FROM holdfast.worker_silence_v1($14) AS s WHERE s.id <> $1
 
