@@ -23,16 +23,12 @@ Version = tuple[int, int, int]
 
 
 def candidates() -> Iterator[str]:
-    given = os.environ.get("PYTHONS", "").split()
-    if given:
-        yield from given
-        return
     pyenv = os.environ.get("PYENV_ROOT") or _printed("pyenv", "root")
-    for minor in MINORS:
-        if found := shutil.which(f"python3.{minor}"):
+    for name in os.environ.get("PYTHONS", "").split() or [f"python3.{minor}" for minor in MINORS]:
+        if found := shutil.which(name):
             yield found
-        if pyenv:
-            yield from map(str, Path(pyenv, "versions").glob(f"3.{minor}*/bin/python3.{minor}"))
+        if pyenv and "/" not in name:  # its shim on the PATH runs only the versions that are active
+            yield from map(str, Path(pyenv, "versions").glob(f"{name.removeprefix('python')}*/bin/{name}"))
 
 
 def found() -> dict[Version, str]:
@@ -78,6 +74,8 @@ def main(arguments: list[str]) -> int:
     if not os.environ.get("PYTHONS"):
         for minor in sorted(supported() - {version[:2] for version in results}):
             print(f"Python {_text(minor)}: not found")
+    if not results:
+        print("No Python was found. Name one that runs: make test-pythons PYTHONS=python3.13")
     fine = all(result.startswith(("passed", "left out")) for result in results.values())
     return 0 if fine and results else 1
 

@@ -276,8 +276,13 @@ class Finisher:
             await self._written.wait()
 
     async def write_now(self) -> bool:
-        """One try at everything, for when `run` has been cancelled."""
-        return await self._write_all()
+        """For when `run` has been cancelled. Rows that another session has locked are asked for again, for some seconds."""
+        clock = asyncio.get_running_loop().time
+        over_at, written = clock() + _ANSWER_SECONDS, await self._write_all()
+        while written and self.pending and clock() < over_at:
+            await asyncio.sleep(_LOCKED_SECONDS)
+            written = await self._write_all()
+        return written and not self.pending
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -351,6 +356,7 @@ class Finisher:
         except Exception:
             if len(departures) == 1:
                 log.exception("The database refused the end of job %s; its lease will expire", departures[0].id)
+                self._locked.pop(departures[0].run_id, None)
                 self._settled(departures[0].run_id, False)
                 return
             for departure in departures:
@@ -360,7 +366,13 @@ class Finisher:
 
     async def _settle_all(self, outcomes: Sequence[Completion | Departure], accepted: Set[str]) -> None:
         refused = [(outcome.id, outcome.run_id) for outcome in outcomes if outcome.run_id not in accepted]
-        states = await self._store.run_states(refused) if refused else {}
+        try:
+            states = await self._store.run_states(refused) if refused else {}
+        except _NOT_NOW:
+            raise
+        except StorageError as error:
+            log.warning("Outcomes of %d runs wait for the database: %s", len(refused), error)
+            states = {run_id: State.RUNNING for _, run_id in refused}  # not known, so they are handed in again
         for outcome in outcomes:
             if states.get(outcome.run_id) is State.RUNNING:
                 self._try_again_later(outcome)

@@ -282,6 +282,17 @@ async def test_a_list_that_lags_behind_a_start_costs_no_job(fleet_on_both: Fleet
     assert await fleet.states([job]) == {State.RUNNING}
 
 
+@pytest.mark.case("recovery-10")
+async def test_a_list_without_a_machine_whose_worker_reports_costs_no_job(fleet_on_both: Fleet) -> None:
+    """Its filter changed, or the answer was short: the worker is there all the same."""
+    fleet = fleet_on_both
+    job = await _held_on_a_machine(fleet)
+    del fleet.provider.machines["pool-1"]
+    fleet.clock.advance(30)
+    await fleet.hf.reap()
+    assert await fleet.states([job]) == {State.RUNNING}
+
+
 async def _held_on_a_machine(fleet: Fleet) -> Job[Any]:
     """A job that the worker of machine `pool-1` runs; the orchestrator has seen that machine."""
     fleet.provider.add("pool-1", MachineState.RUNNING, started_at=fleet.clock.now())

@@ -90,6 +90,14 @@ async def test_asking_again_with_the_same_jobs_makes_no_second_one(store: Store)
     assert await count(store) == 3
 
 
+async def test_asking_again_with_jobs_that_all_have_keys_answers_the_same(store: Store) -> None:
+    """The key is met before the id: each job is still answered as the one that was created."""
+    jobs = [new_job(unique_key="a"), new_job(unique_key="b")]
+    first = await store.job_insert_many(jobs)
+    assert first == await store.job_insert_many(jobs)
+    assert [answer.created for answer in first] == [True, True]
+
+
 async def test_texts_are_data_whatever_they_look_like(store: Store) -> None:
     """Quotes, placeholders, comments and distant scripts come back as they went in."""
     hostile = "'; DROP TABLE jobs; -- $1 %s ? :x {0} \\ \" \u2028 😀 שלום\n\t"

@@ -17,6 +17,8 @@ from tests.support.pgbouncer import PgBouncer
 from tests.support.waiting import until
 
 HEARTBEAT = 15.0
+DEAD_AFTER = 2.25 * HEARTBEAT + 2
+"""Seconds since a worker's last report."""
 LOCKS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND mode = 'ShareLock'"
 END_LISTENERS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -94,7 +96,7 @@ async def scene(observer: PostgresStore, victim: PostgresStore, postgres_url: st
 async def test_a_worker_that_has_missed_two_heartbeats_without_a_session_is_dead(scene: Scene) -> None:
     """Its job is queued again long before the lease ends, and the worker is forgotten."""
     await scene.die()
-    await scene.observed_for(2 * HEARTBEAT)
+    await scene.observed_for(DEAD_AFTER)
     (reaped,) = await reap(scene.observer)
     assert (reaped.id, reaped.reason, reaped.locked_by) == (scene.run.id, "worker_died", "victim")
     await reap(scene.observer)
@@ -102,12 +104,12 @@ async def test_a_worker_that_has_missed_two_heartbeats_without_a_session_is_dead
 
 
 async def test_a_heartbeat_of_another_worker_answers_when_to_look(scene: Scene) -> None:
-    """Not before a heartbeat was missed; then in how many seconds the second one will be."""
+    """Not before a heartbeat was missed; then in how many seconds the worker is taken for dead."""
     await scene.die()
     assert await scene.observed_for(HEARTBEAT) is None
-    assert await scene.observed_for(5) == pytest.approx(10)
+    assert await scene.observed_for(5) == pytest.approx(DEAD_AFTER - HEARTBEAT - 5)
     assert await reap(scene.observer) == []
-    assert await scene.observed_for(10) == pytest.approx(0)
+    assert await scene.observed_for(DEAD_AFTER - HEARTBEAT - 5) == pytest.approx(0)
     assert len(await reap(scene.observer)) == 1
     await reap(scene.observer)
     assert await scene.observed_for(HEARTBEAT) is None
@@ -157,6 +159,22 @@ async def test_after_an_outage_each_worker_has_the_time_to_report(scene: Scene) 
     await scene.victim.worker_seen(a_row("victim"))
     await scene.observed_for(HEARTBEAT)
     assert await reap(scene.observer) == []
+    assert await scene.state() is State.RUNNING
+
+
+@pytest.mark.case("recovery-10")
+@pytest.mark.parametrize("away", [0.8, 1.0, 1.1, 1.2, 1.25, 1.3, 2.0])
+async def test_an_outage_about_as_long_as_a_heartbeat_proves_no_death(scene: Scene, away: float) -> None:
+    """The observer reported just before it and notices nothing; the victim was due just when it began."""
+    scene.clock.advance(HEARTBEAT - 0.5)
+    await scene.observer.worker_seen(a_row("observer"))
+    await scene.die()
+    scene.clock.advance(away * HEARTBEAT)
+    await scene.observer.worker_seen(a_row("observer"))
+    scene.clock.advance(1.0)
+    assert await reap(scene.observer) == []
+    await scene.victim.worker_seen(a_row("victim"))
+    assert await scene.observed_for(1) is None
     assert await scene.state() is State.RUNNING
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from holdfast import Holdfast, State, current
 from holdfast.clock import ManualClock
+from holdfast.finish import Finisher, release_of
 from holdfast.ids import new_run_id
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.protocol import Beat, Claimed, Completion, Departure, Leaving, LogBatch
@@ -198,6 +199,27 @@ async def test_log_lines_on_their_way_hold_up_no_heartbeat_and_no_completion(
         assert await store.job_complete_if_leased([Completion(run.id, run.run_id, "1")]) == {run.run_id}
 
 
+@pytest.mark.parametrize("done", [False, True])
+async def test_the_last_try_of_a_finisher_waits_for_a_row_that_is_locked_for_a_moment(
+    store: PostgresStore, other: Any, done: bool
+) -> None:
+    """Its worker leaves: no later try would come, and the job would stay running until its lease ends."""
+    run = await start(store)
+    settled: dict[str, bool] = {}
+    finisher = Finisher(store, settled.__setitem__)
+    async with other.transaction():
+        await other.fetch(LOCK, [run.id])
+        if done:
+            finisher.complete(Completion(run.id, run.run_id, "1"))
+        else:
+            finisher.leave(release_of(run))
+        writing = asyncio.ensure_future(finisher.write_now())
+        await until(lambda: finisher._locked)
+    assert await writing
+    assert settled == {run.run_id: True}
+    assert await state_of(store, run.id) is (State.COMPLETED if done else State.QUEUED)
+
+
 @pytest.mark.case("L33")
 @pytest.mark.parametrize("talks", [False, True])
 async def test_a_worker_writes_the_end_of_a_locked_job_once_it_is_free(postgres_url: str, other: Any, talks: bool) -> None:
@@ -292,3 +314,30 @@ async def test_an_end_is_announced_by_one_of_two_that_see_it(store: PostgresStor
 def _beside(store: PostgresStore) -> Any:
     """A connection of the store's own, to look on with."""
     return store._connections.acquire()
+
+
+@pytest.mark.parametrize("ends_first", [True, False])
+async def test_only_a_run_that_goes_on_is_asked_for_again_at_once(postgres_url: str, other: Any, ends_first: bool) -> None:
+    """A busy worker always has runs whose rows its own completions have locked: it would beat every second for them."""
+    hf = Holdfast(postgres_url)
+    go = asyncio.Event()
+
+    @hf.task
+    async def work() -> None:
+        await go.wait()
+
+    job, worker = await work.enqueue(), hf.worker()
+    working = asyncio.ensure_future(worker.run())
+    await until(lambda: worker.running)
+    (attempt,) = worker.running.values()
+    async with other.transaction():
+        await other.fetch(LOCK, [job.id])
+        if ends_first:
+            go.set()
+            await until(lambda: attempt.ended)
+        assert await worker._heart._beat() is ends_first
+    go.set()
+    await ends(hf, job)
+    worker.stop()
+    await working
+    await hf.aclose()

@@ -19,7 +19,7 @@ from holdfast.processes.reaper import Reaper
 from holdfast.processes.watchdog import end_in, watched
 from holdfast.run import Attempt, Interrupt
 from holdfast.settings import Settings
-from holdfast.store.protocol import Beat, Claimed, Held, Store, WorkerRow
+from holdfast.store.protocol import Beat, Claimed, Departure, Held, Store, WorkerRow
 from holdfast.thread_starts import ThreadStarts, start
 
 log = logging.getLogger("holdfast")
@@ -30,6 +30,8 @@ TRIES = 3
 PATIENCE = 0.75
 """How much of the interval between two beats one of them may take: at most a quarter of a lease, of which a third is over."""
 LOOP_BLOCKED_SECONDS = 5.0
+LOCKED_ROW_SECONDS = 0.5
+RELEASE_TRIES = 5
 STUCK_SECONDS = 5.0
 """How long after its deadline a run may take to let go before the heart takes its job away."""
 
@@ -134,7 +136,8 @@ class Heart:
             seconds = await self._answered(lambda: body.store.worker_seen(body.row()))
             if seconds is not None and body.reaper is not None:
                 body.loop.call_soon_threadsafe(body.reaper.look_in, seconds)
-            return all(lease.extended or lease.run_id in locked_by_itself for lease in held)
+            running_on = {run_id for run_id, attempt in list(body.running.items()) if not attempt.ended}
+            return all(lease.extended or lease.run_id in locked_by_itself or lease.run_id not in running_on for lease in held)
         except StorageError as error:
             log.warning("A heartbeat did not reach the database: %s", error)
             return False
@@ -215,6 +218,14 @@ class Heart:
             await self._release_all_if_blocked()
             self._body.found_stuck()
 
+    async def _left(self, departures: list[Departure]) -> bool:
+        """False where a run still holds its job, because another session has locked the row."""
+        store = self._body.store
+        left = await self._answered(lambda: store.job_leave_if_leased(departures))
+        refused = [(one.id, one.run_id) for one in departures if one.run_id not in left]
+        states = await self._answered(lambda: store.run_states(refused)) if refused else {}
+        return State.RUNNING not in states.values()
+
     async def _release_all_if_blocked(self) -> None:
         """With the loop blocked nobody else can give the other jobs back."""
         if time.monotonic() - self._loop_answered < LOOP_BLOCKED_SECONDS:
@@ -223,8 +234,10 @@ class Heart:
         jobs = [attempt.claimed for attempt in others] + self._body.take_back_waiting()
         departures = [release_of(job) for job in jobs]
         try:
-            if departures:
-                await self._answered(lambda: self._body.store.job_leave_if_leased(departures))
+            for _ in range(RELEASE_TRIES):
+                if not departures or await self._left(departures):
+                    break
+                await asyncio.sleep(LOCKED_ROW_SECONDS)
         except StorageError:
             log.warning("Could not release %d jobs; their leases will expire.", len(departures))
         for attempt in others:

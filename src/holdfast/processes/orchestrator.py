@@ -223,6 +223,8 @@ class Orchestrator:
             return
         demand = await self._demand()
         workers, known = await self.live_workers(), await self._records.ids()
+        # A list may leave machines out, by a filter that changed or a short answer: a worker that reports is no dead one.
+        known -= {worker.machine_id for worker in workers if worker.machine_id}
         try:
             listed = await self.provider.list()
         except ProviderError as error:

@@ -59,7 +59,7 @@ async def _learn_arrays(connection: Connection) -> None:
     """asyncpg asks the server about array types when it first meets them, by a query that a search_path can mislead."""
     async with connection.transaction():
         await connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
-        await connection.prepare("SELECT $1::text[], $2::uuid[], $3::integer[], $4::bigint[], $5::double precision[]")
+        await connection.prepare("SELECT $1::text[], $2::uuid[], $3::integer[], $4::bigint[], $5::double precision[]", name="")
 
 
 class Connections:

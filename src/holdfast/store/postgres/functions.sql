@@ -77,7 +77,7 @@ BEGIN
     -- Statements of their own: each sees what was committed before it, also by a transaction that the insert waited for.
     FOR v_job IN
         SELECT e.job, e.job ->> 'tenant' AS tenant, e.job ->> 'unique_key' AS unique_key FROM jsonb_array_elements(p_jobs) AS e (job)
-         WHERE NOT EXISTS (SELECT 1 FROM holdfast.jobs j WHERE j.id = (e.job ->> 'id')::uuid)
+         WHERE e.job ->> 'unique_key' IS NOT NULL
     LOOP
         RETURN QUERY
         SELECT j.id::text, j.run_id::text, j.state, j.tenant, j.unique_key, j.queue, j.priority, 0::bigint FROM holdfast.jobs j
@@ -765,9 +765,10 @@ BEGIN
 END $$;
 
 -- Workers whose session has ended and that have missed a heartbeat, and in how many seconds each is taken for dead (not above 0: now):
--- once it has missed two. Any worker whose reports have had no gap for one heartbeat must confirm it: if the database was away, all of
--- them went silent at once, and each has the time to report first. Any role may hold such a lock: that only delays a rescue until the
--- lease ends. pg_locks is looked at only if some worker is late.
+-- once it has missed two, and has had time to report after an outage that no other worker noticed. That is one of up to 1.25
+-- heartbeats, and a worker reports within a second after it. A worker whose own reports have had no longer gap must confirm a death: after
+-- a longer outage, in which all went silent at once, each has one heartbeat to report first. Any role may hold such a lock: that
+-- only delays a rescue until the lease ends. pg_locks is looked at only if some worker is late.
 CREATE OR REPLACE FUNCTION holdfast.worker_silence_v1(p_now timestamptz) RETURNS TABLE (id text, seconds double precision)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -786,7 +787,7 @@ BEGIN
         SELECT l.classid::bigint << 32 | l.objid::bigint AS lock_id FROM pg_locks l
          WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
            AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
-    SELECT w.id, extract(epoch FROM greatest(w.last_seen_at + make_interval(secs => 2 * w.heartbeat),
+    SELECT w.id, extract(epoch FROM greatest(w.last_seen_at + make_interval(secs => 2.25 * w.heartbeat + 2),
                                              v_steady + make_interval(secs => w.heartbeat)) - v_now)::double precision
       FROM holdfast.workers w
      WHERE w.has_session AND w.last_seen_at < v_now - make_interval(secs => 1.1 * w.heartbeat) AND v_steady IS NOT NULL
