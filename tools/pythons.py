@@ -22,9 +22,13 @@ VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 Version = tuple[int, int, int]
 
 
-def candidates() -> Iterator[str]:
+def wanted() -> list[str]:
+    return os.environ.get("PYTHONS", "").split() or [f"python3.{minor}" for minor in MINORS]
+
+
+def candidates(names: list[str]) -> Iterator[str]:
     pyenv = os.environ.get("PYENV_ROOT") or _printed("pyenv", "root")
-    for name in os.environ.get("PYTHONS", "").split() or [f"python3.{minor}" for minor in MINORS]:
+    for name in names:
         if found := shutil.which(name):
             yield found
         if pyenv and "/" not in name:  # its shim on the PATH runs only the versions that are active
@@ -34,11 +38,15 @@ def candidates() -> Iterator[str]:
 def found() -> dict[Version, str]:
     """Version -> interpreter, oldest first: one of each minor version. A shim of pyenv without its Python does not run."""
     by_minor: dict[tuple[int, int], tuple[Version, str]] = {}
-    for interpreter in candidates():
+    for interpreter in candidates(wanted()):
         if printed := _printed(interpreter, "-c", VERSION):
             major, minor, micro = map(int, printed.split("."))
             by_minor.setdefault((major, minor), ((major, minor, micro), interpreter))
     return dict(sorted(by_minor.values()))
+
+
+def runs(name: str) -> bool:
+    return any(_printed(interpreter, "-c", VERSION) for interpreter in candidates([name]))
 
 
 def supported() -> set[tuple[int, int]]:
@@ -74,10 +82,11 @@ def main(arguments: list[str]) -> int:
     if not os.environ.get("PYTHONS"):
         for minor in sorted(supported() - {version[:2] for version in results}):
             print(f"Python {_text(minor)}: not found")
-    if not results:
-        print("No Python was found. Name one that runs: make test-pythons PYTHONS=python3.13")
+    missing = [name for name in os.environ.get("PYTHONS", "").split() if not runs(name)]
+    for name in missing:
+        print(f"{name}: not found. Name one that runs: make test-pythons PYTHONS=python3.13")
     fine = all(result.startswith(("passed", "left out")) for result in results.values())
-    return 0 if fine and results else 1
+    return 0 if fine and results and not missing else 1
 
 
 def _text(version: tuple[int, ...]) -> str:

@@ -57,6 +57,7 @@ FAST_PARTS = {
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 6 * 2**30
 TESTS_FAILED = 1
+NO_TESTS = 5
 LIMIT_REACHED = 124
 
 
@@ -69,6 +70,7 @@ class Suite:
 
     def run(self, parts: Mapping[str, list[str]], extra: list[str]) -> int:
         verdicts: dict[str, str] = {}
+        chosen = False
         self._folder = Path(tempfile.mkdtemp(prefix="holdfast-test-", dir=MEMORY if _has_room(MEMORY) else None))
         self._folder.chmod(0o755)  # PostgreSQL runs as a user of its own
         try:
@@ -76,14 +78,15 @@ class Suite:
                 code = self._pytest("--cache-clear", *arguments, *extra)
                 if code == TESTS_FAILED:
                     verdicts |= self._again(name, extra)
-                elif code:
+                elif code not in (0, NO_TESTS):
                     return code
+                chosen |= code != NO_TESTS
         finally:
             end_marked(self._mark)
             shutil.rmtree(self._folder, ignore_errors=True)
         if verdicts:
             print("\nFAILED:" + "".join(f"\n  {test} ({verdict})" for test, verdict in verdicts.items()))
-        return TESTS_FAILED if verdicts else 0
+        return TESTS_FAILED if verdicts else 0 if chosen else NO_TESTS
 
     def _again(self, name: str, extra: list[str]) -> dict[str, str]:
         """Run the failed tests of a part alone. It changes what is reported, never the exit code."""

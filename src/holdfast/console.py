@@ -49,6 +49,8 @@ def escaped(text: str) -> str:
 
 
 _the_filter = RedactingFilter()
+LOGGERS = ("holdfast", "holdfast.extraction", "holdfast.machines", "holdfast.machines.fly", "holdfast.web")
+"""All that Holdfast logs to. Each has the filter, for the application may replace the factory of records."""
 
 
 def guard_log() -> None:
@@ -56,7 +58,8 @@ def guard_log() -> None:
 
     A filter of a logger does not see what its children log, so records of `holdfast.web` and the like are cleaned when they are
     made."""
-    logging.getLogger("holdfast").addFilter(_the_filter)
+    for name in LOGGERS:
+        logging.getLogger(name).addFilter(_the_filter)
     make = logging.getLogRecordFactory()
     if not isinstance(make, _CleanRecords):
         logging.setLogRecordFactory(_CleanRecords(make))

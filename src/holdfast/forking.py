@@ -6,7 +6,9 @@ what belongs to the parent, without touching it: a socket that is closed properl
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -57,10 +59,26 @@ def _each(ones: dict[int, weakref.ref[Any]], act: Callable[[Any], None]) -> None
                 act(one)
 
 
+_STARTS_PROGRAMS = {asyncio.create_subprocess_exec.__code__, asyncio.create_subprocess_shell.__code__}
+_here = threading.local()
+
+
+def _before_fork() -> None:
+    """uvloop runs these hooks for each program that it starts. That shares nothing: files close at its exec."""
+    _here.pauses = sys._getframe(1).f_code not in _STARTS_PROGRAMS
+    if _here.pauses:
+        _each(_pausing, lambda one: one.pause_for_fork())
+
+
+def _after_fork() -> None:
+    if getattr(_here, "pauses", False):
+        _each(_pausing, lambda one: one.resume_after_fork())
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=lambda: _each(_pausing, lambda one: one.pause_for_fork()),
-        after_in_parent=lambda: _each(_pausing, lambda one: one.resume_after_fork()),
+        before=_before_fork,
+        after_in_parent=_after_fork,
         after_in_child=lambda: _each(_resetting, lambda one: one._reset_after_fork()),
     )
 

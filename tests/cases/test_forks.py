@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import multiprocessing
@@ -14,8 +15,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import uvloop
 
-from holdfast import Holdfast, State, current
+from holdfast import Holdfast, State, current, forking
 from tests.cases.steps import drain, messages
 from tests.support.forks import exit_code, forked
 
@@ -208,3 +210,29 @@ def test_a_child_of_a_program_with_a_worker_closes_its_own_part_alone(program: H
     program.close()
     thread.join(40)
     assert not thread.is_alive()
+
+
+def test_a_program_that_a_worker_starts_pauses_no_database(sqlite_url: str) -> None:
+    """uvloop calls the hooks of a fork for it: on the loop's own thread, a transaction of that loop could not end meanwhile."""
+    pauses: list[str] = []
+
+    class Pauses:
+        def pause_for_fork(self) -> None:
+            pauses.append("pause")
+
+        def resume_after_fork(self) -> None:
+            pauses.append("resume")
+
+    async def start() -> int:
+        async with hf.transaction():
+            process = await asyncio.create_subprocess_exec("true")
+        return await process.wait()
+
+    paused, hf = Pauses(), Holdfast(sqlite_url)
+    forking.pause_for_fork(paused)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(start()) == 0
+        runner.run(hf.aclose())
+    assert pauses == []
+    assert exit_code(forked(lambda: None)) == 0
+    assert pauses == ["pause", "resume"]

@@ -27,6 +27,26 @@ async def main():
 
 asyncio.run(main())
 """
+A_PROGRAM = """
+import asyncio, io, sys, threading
+from holdfast import Holdfast
+from holdfast.processes import watchdog
+
+real_start = threading.Thread.start
+
+def refuse_the_heart(thread):
+    if thread.name == "holdfast heart":
+        raise RuntimeError("can't start new thread")
+    real_start(thread)
+
+def main():
+    try:
+        end = type(asyncio.run(Holdfast().run_worker(exit_when_idle=0.0, watchdog=60))).__name__
+    except RuntimeError as error:
+        assert "can't start" in str(error), error
+        end = "RuntimeError"
+    print(f"{end}, timer {watchdog._ends_at}")
+"""
 AT_ONCE = """
 import asyncio
 from holdfast.processes import watchdog
@@ -194,3 +214,20 @@ def test_a_frozen_process_ends_though_its_standard_error_is_full() -> None:
         finally:
             process.kill()
     assert process.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "ends_with"),
+    [
+        ("threading.Thread.start = refuse_the_heart", "RuntimeError"),
+        ("sys.stderr = sys.__stderr__ = io.StringIO()", "WorkerEnd"),
+    ],
+    ids=["its heartbeat cannot start", "standard error is replaced"],
+)
+async def test_a_program_goes_on_after_its_worker_with_a_watchdog(
+    scene: Scene, processes: Processes, before: str, ends_with: str
+) -> None:
+    """However the worker ended, no timer is left that would end the program."""
+    program = processes.python("-c", f"{A_PROGRAM}\n{before}\nmain()", env={"HOLDFAST_DATABASE_URL": scene.url})
+    assert await program.exited() == 0, program.output
+    assert f"{ends_with}, timer None" in program.output

@@ -34,6 +34,8 @@ class Files(LoadFileScheduling):  # type: ignore[misc]  # has no types
 
     def _reschedule(self, node: WorkerController) -> None:
         """A process begins a test only once it knows the one after it, or that there is none."""
+        if node not in self.registered_collections:
+            return  # it has just begun in the place of one that died: `schedule` comes when it knows its tests
         super()._reschedule(node)
         while self.workqueue and not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
             self._assign_work_unit(node)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 
-from holdfast.console import RedactingFormatter, guard_log
+from holdfast.console import LOGGERS, RedactingFormatter, guard_log
+from tests.support.source import text_files
 
 TOKEN = "ghp_a1B2c3D4e5F6g7H8i9J0"
 
@@ -108,3 +110,23 @@ def test_exceptions_that_nobody_caught_are_printed_without_secrets() -> None:
     assert ended.returncode == 1 and TOKEN not in ended.stderr and "silent" not in ended.stderr
     for text in ("[REDACTED] in a thread", "Odd", "[REDACTED] late", "[REDACTED] logged", "[REDACTED] at the end"):
         assert text in ended.stderr
+
+
+@pytest.mark.parametrize("name", LOGGERS)
+def test_a_record_factory_of_the_application_takes_no_redaction_away(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It may be set after Holdfast was made, and call no other."""
+    guard_log()
+    before = logging.getLogRecordFactory()
+    logging.setLogRecordFactory(logging.LogRecord)
+    try:
+        logging.getLogger(name).warning("at postgres://u:secretpassword@host/db")
+    finally:
+        logging.setLogRecordFactory(before)
+    assert "secretpassword" not in caplog.text
+    assert "at postgres://" in caplog.text
+
+
+def test_every_logger_of_holdfast_is_listed() -> None:
+    """One that is not has no filter."""
+    code = "\n".join(text for path, text in text_files().items() if path.startswith("src/") and path.endswith(".py"))
+    assert set(re.findall(r'getLogger\("(holdfast[^"]*)"\)', code)) == set(LOGGERS)

@@ -87,3 +87,15 @@ def test_the_suite_as_a_whole_has_a_limit(tiny: TinySuite, capfd: pytest.Capture
         if (tiny.folder / "began").exists():
             break
     assert "in test_waits_for_ever" in printed.err
+
+
+def test_processes_that_die_close_together_end_only_their_own_tests(tiny: TinySuite) -> None:
+    """A process that takes the place of one is given work only once it knows the tests."""
+    dies = {f"dies_{number}": "import os\ndef test_it(): os._exit(3)" for number in range(4)}
+    lives = {
+        f"lives_{number}": "from pathlib import Path\ndef test_it(): Path(__file__).with_suffix('.ran').touch()"
+        for number in range(4)
+    }
+    tiny.add(**dies, **lives)
+    assert tiny.run() == suite.TESTS_FAILED
+    assert len(list(tiny.folder.glob("*.ran"))) == len(lives)

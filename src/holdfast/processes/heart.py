@@ -16,7 +16,7 @@ from holdfast.errors import StorageError, StorageUnavailable
 from holdfast.finish import DeadlineExceeded, departure_of, release_of
 from holdfast.job import State
 from holdfast.processes.reaper import Reaper
-from holdfast.processes.watchdog import end_in, watched
+from holdfast.processes.watchdog import disarm, end_in, watched
 from holdfast.run import Attempt, Interrupt
 from holdfast.settings import Settings
 from holdfast.store.protocol import Beat, Claimed, Departure, Held, Store, WorkerRow
@@ -76,7 +76,10 @@ class Heart:
         self._soon()
 
     async def stopped(self) -> None:
-        await asyncio.to_thread(self._thread.join, 5.0)
+        if self._thread.ident is not None:  # or it could not be started
+            await asyncio.to_thread(self._thread.join, 5.0)
+        if self._body.watchdog:  # also where that thread is held up: the program around this worker goes on
+            disarm()
 
     def _main(self) -> None:
         asyncio.run(self._beat_watched())

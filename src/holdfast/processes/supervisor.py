@@ -47,6 +47,7 @@ class Supervisor:
         self._children = children
         self._say = say
         self._rescue = Child("rescue", rescue) if rescue is not None else None
+        self._rescuing = self._rescue_again = False
         self._running: dict[int, Started] = {}
         self._due: list[tuple[float, Child, int]] = []
         self._signals = self._passed_on = 0
@@ -89,17 +90,25 @@ class Supervisor:
             except ProcessLookupError:
                 pass
 
-    def _start(self, child: Child, failures: int) -> None:
+    def _start(self, child: Child, failures: int) -> bool:
         if self._signals or self._stopping:
-            return
+            return False
         sys.stdout.flush()
         sys.stderr.flush()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # or our handler would swallow what is sent to the child
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # no process to be had now: the other children must not suffer for it
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            self._say(f"{child.name} cannot be started: {error}")
+            if child is not self._rescue:
+                self._due.append((time.monotonic() + BACKOFF_SECONDS[1], child, failures))
+            return False
         if pid == 0:
             self._become(child, mask)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._running[pid] = Started(child, time.monotonic(), failures)
+        return True
 
     def _become(self, child: Child, mask: set[signal.Signals] | set[int]) -> NoReturn:
         """In the child: leaves through the callers of `run` like any other program, so that errors are reported there."""
@@ -137,15 +146,17 @@ class Supervisor:
 
     def _ended(self, pid: int, started: Started, code: int) -> None:
         child, at, failures = started
-        if child is self._rescue:
-            return  # what it left undone is done by the next pass of a reaper
+        if child is self._rescue:  # what it left undone is done by the next pass of a reaper
+            self._rescuing = False
+            if self._rescue_again:
+                self._start_rescue()
+            return
         if code == 0 or self._signals or self._stopping or code in ENDS_ALL:
             self._exit_code = self._exit_code or max(0, code)
             if code in ENDS_ALL:
                 self._stop_all()
             return
-        if self._rescue is not None:
-            self._start(self._rescue, 0)
+        self._start_rescue()
         if code == START_ME_AGAIN:
             self._say(f"{child.name} (pid {pid}) hangs and is replaced")
             self._due.append((time.monotonic(), child, 0))
@@ -157,6 +168,12 @@ class Supervisor:
         how += f" (frozen, if {FROZEN!r} and stacks stand above)" if code == 1 else ""
         self._say(f"{child.name} (pid {pid}) ended by {how}; it is started again in {pause:g} s")
         self._due.append((time.monotonic() + pause, child, failures + 1))
+
+    def _start_rescue(self) -> None:
+        """One at a time: sixteen children that die together need no sixteen of them."""
+        self._rescue_again = self._rescuing
+        if self._rescue is not None and not self._rescuing:
+            self._rescuing = self._start(self._rescue, 0)
 
     def _start_what_is_due(self) -> None:
         now = time.monotonic()

@@ -13,6 +13,7 @@ import faulthandler
 import os
 import stat
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ SETTINGS_PER_LIMIT = 4
 
 _ends_at: float | None = None
 _forks = 0
+_lock = threading.RLock()
 
 
 @asynccontextmanager
@@ -48,9 +50,10 @@ async def _watch(seconds: float) -> None:
 def end_in(seconds: float) -> None:
     """End this process then, unless this is called again or disarmed before."""
     global _ends_at
-    _ends_at = time.monotonic() + seconds
-    if not _forks:
-        _set_timer(seconds)
+    with _lock:  # or a fork might come between the look and the thread that the timer starts
+        _ends_at = time.monotonic() + seconds
+        if not _forks:
+            _set_timer(seconds)
 
 
 def disarm() -> None:
@@ -72,13 +75,13 @@ def _output() -> int:
     """Standard error, without waiting for a reader where that can be had: a full pipe must not keep the process from ending."""
     global _file
     if _file is None:
-        if sys.__stderr__ is None:  # closed at the start: its number belongs to another file by now
+        try:
+            _file = sys.__stderr__.fileno()  # type: ignore[union-attr]
+        except (AttributeError, OSError, ValueError):  # closed or replaced: its number may belong to another file by now
             _file = os.open(os.devnull, os.O_WRONLY)
-        else:
-            _file = sys.__stderr__.fileno()
-            with contextlib.suppress(OSError):
-                if stat.S_ISFIFO(os.fstat(_file).st_mode):
-                    _file = os.open(f"/proc/self/fd/{_file}", os.O_WRONLY | os.O_NONBLOCK)
+        with contextlib.suppress(OSError):
+            if stat.S_ISFIFO(os.fstat(_file).st_mode):
+                _file = os.open(f"/proc/self/fd/{_file}", os.O_WRONLY | os.O_NONBLOCK)
     return _file
 
 
@@ -87,9 +90,10 @@ def _output() -> int:
 
 def _before_fork() -> None:
     global _forks
-    _forks += 1
-    if _ends_at is not None:
-        faulthandler.cancel_dump_traceback_later()
+    with _lock:
+        _forks += 1
+        if _ends_at is not None:
+            faulthandler.cancel_dump_traceback_later()
 
 
 def _after_fork() -> None:
@@ -100,8 +104,8 @@ def _after_fork() -> None:
 
 
 def _forked() -> None:
-    global _forks, _ends_at
-    _forks, _ends_at = 0, None
+    global _forks, _ends_at, _lock
+    _forks, _ends_at, _lock = 0, None, threading.RLock()
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_forked)

@@ -149,22 +149,22 @@ class Writer:
 
     def _end_early(self, error: BaseException) -> None:
         """Whoever waits for this thread would wait for ever."""
-        with self._lock:
-            waiting, self._batch = self._batch, []
-            while not self._queue.empty():
-                ticket = self._queue.get()
-                waiting += [ticket] if ticket is not None else []
-            self._thread = None
-        failure = StorageUnavailable(
-            f"The writer thread of {self._path} ended ({error!r}); whether this operation took effect is unknown."
-        )
-        failure.__cause__ = error
         with suppress(*REFUSALS):
             if self._connection is not None and self._connection.in_transaction:
                 self._connection.rollback()
         if self._path != MEMORY:
             with suppress(*REFUSALS):
                 self.close_connection()
+        with self._lock:
+            waiting, self._batch = self._batch, []
+            while not self._queue.empty():
+                ticket = self._queue.get()
+                waiting += [ticket] if ticket is not None else []
+            self._thread = None  # from here on another thread may write
+        failure = StorageUnavailable(
+            f"The writer thread of {self._path} ended ({error!r}); whether this operation took effect is unknown."
+        )
+        failure.__cause__ = error
         for ticket in waiting:
             ticket.error = ticket.error or failure
         self._settle(waiting)
