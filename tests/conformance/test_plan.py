@@ -43,7 +43,7 @@ PARAMETERS = {
 }
 HOT = (
     "job_claim_v3 lease_extend_v2 job_complete_v1 job_complete_v2 job_leave_v1 "
-    "job_leave_v2 job_reap_v1 job_reap_v2 log_append_v2 log_read_v1 log_read_new_v1"
+    "job_leave_v2 job_reap_v2 log_append_v2 log_read_v1 log_read_new_v1"
 )
 VARIABLES = {
     "$1": "v_queue|p_queue|p_after|v_first",

@@ -203,7 +203,7 @@ async def test_a_job_that_somebody_cancelled_is_never_revived(store: Store, cloc
             False,
             "reaper:failed(timeout)",
             "error",
-            "Send receipt failed after 1 attempts - machine crashed or timed out. Retry the job once the cause is mended.",
+            "Send receipt failed after 1 attempts - machine crashed or timed out. Retry the job once the cause is fixed.",
         ),
         (3, True, "reaper:cancelled", "warning", "Cancelled by ana; its worker did not answer"),
     ],

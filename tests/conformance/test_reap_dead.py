@@ -1,4 +1,4 @@
-"""Step 5, rescue of runs whose worker is proven dead: at once, by the rules of any rescue, and nobody else's."""
+"""Step 5, rescue of runs whose worker is proven dead: at once, by the rules of any rescue, and no others."""
 
 from __future__ import annotations
 

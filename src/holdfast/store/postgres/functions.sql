@@ -678,92 +678,6 @@ BEGIN
     END IF;
 END $$;
 
--- Step 5: runs whose worker has gone silent, or that should have ended long ago. Any number of reapers at once.
--- While the server was down nobody could report: once it is up, a run has the length of its lease, at most 15 s, to do so.
-CREATE OR REPLACE FUNCTION holdfast.job_reap_v1(
-    p_limit integer, p_base double precision, p_most double precision, p_grace double precision, p_now timestamptz)
-RETURNS TABLE (id uuid, queue text, task text, tenant text, attempt integer, state text, reason text, locked_by text, stage text)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
-DECLARE
-    v_now    timestamptz := coalesce(p_now, clock_timestamp());
-    v_up     timestamptz := CASE WHEN p_now IS NULL THEN pg_postmaster_start_time() ELSE '-infinity' END;
-    v_job    record;
-    v_delay  double precision;
-    v_noun   text;
-    v_level  text;
-    v_line   text;
-BEGIN
-    FOR v_job IN
-        SELECT j.*,
-               CASE WHEN j.lease_expires_at < v_now THEN 'lease_expired' ELSE 'deadline_exceeded' END AS why,
-               CASE WHEN j.cancel_requested_at IS NOT NULL THEN 'cancelled' WHEN j.attempt < j.max_attempts THEN 'queued'
-                    ELSE 'failed' END AS target
-          FROM holdfast.jobs j
-         WHERE j.state = 'running' AND j.locked_by IS NOT NULL
-           AND (j.lease_expires_at < v_now OR j.deadline < v_now - make_interval(secs => p_grace))
-           AND v_up + make_interval(secs => least(j.lease_seconds, 15)) < v_now
-         LIMIT p_limit FOR UPDATE SKIP LOCKED
-    LOOP
-        v_noun := holdfast.noun_of(v_job.noun, v_job.task);
-        IF v_job.target = 'queued' THEN
-            v_delay := CASE WHEN cardinality(v_job.backoff) > 0 THEN v_job.backoff[least(v_job.attempt, cardinality(v_job.backoff))]
-                            ELSE random() * least(p_most, p_base * power(2, least(v_job.attempt - 1, 60))) END;
-            v_level := 'warning';
-            v_line := format('%s attempt %s failed (machine unresponsive) - automatically retrying...', v_noun, v_job.attempt);
-            INSERT INTO holdfast.runs
-            VALUES (v_job.id, v_job.run_no, v_job.run_id, v_job.attempt, 'lost', v_job.locked_by, v_job.machine_id, v_job.stage,
-                    v_job.why, 'the worker stopped answering', v_job.started_at, v_now);
-            UPDATE holdfast.jobs j
-               SET state = 'queued', run_id = gen_random_uuid(), run_at = v_now + make_interval(secs => v_delay),
-                   hold = CASE WHEN v_delay > 0 THEN 'time' END, error_code = v_job.why,
-                   error_message = 'the worker stopped answering', locked_by = NULL, machine_id = NULL, lease_expires_at = NULL,
-                   last_heartbeat_at = NULL, deadline = NULL, updated_at = v_now
-             WHERE j.id = v_job.id;
-            PERFORM pg_notify('holdfast', 'job:' || v_job.queue);
-            IF v_job.order_key IS NOT NULL THEN
-                PERFORM holdfast.order_release_v1(ARRAY[v_job.tenant], ARRAY[v_job.order_key]);
-            END IF;
-        ELSE
-            IF v_job.target = 'failed' THEN
-                v_level := 'error';
-                v_line := format('%s failed after %s attempts - machine crashed or timed out. '
-                                 'Retry the job once the cause is mended.', v_noun, v_job.attempt);
-            ELSE
-                v_level := 'warning';
-                v_line := format('Cancelled by %s; its worker did not answer', coalesce(v_job.cancel_requested_by, 'somebody'));
-            END IF;
-            UPDATE holdfast.jobs j
-               SET state = v_job.target, finished_at = v_now, updated_at = v_now, lease_expires_at = NULL, deadline = NULL,
-                   error_code = CASE WHEN v_job.target = 'failed' THEN v_job.why END,
-                   error_message = CASE WHEN v_job.target = 'failed'
-                       THEN format('%s failed after %s attempts (machine crash or timeout)', v_noun, v_job.attempt) END
-             WHERE j.id = v_job.id;
-            -- Its place is free, and the worker that held it cannot take the next one.
-            PERFORM pg_notify('holdfast', 'job:' || v_job.queue || chr(31) || coalesce(v_job.tenant, ''));
-            IF v_job.order_key IS NOT NULL AND NOT (v_job.target = 'failed' AND v_job.order_blocks) THEN
-                PERFORM holdfast.order_release_v1(ARRAY[v_job.tenant], ARRAY[v_job.order_key]);
-            END IF;
-            IF v_job.target = 'failed' AND v_job.on_failed IS NOT NULL THEN
-                PERFORM holdfast.job_follow_up_v1(v_job.id, v_now);
-            END IF;
-        END IF;
-        INSERT INTO holdfast.events (job_id, tenant, type, actor, data, at)
-        VALUES (v_job.id, v_job.tenant,
-                CASE v_job.target WHEN 'queued' THEN 'reaper:requeued' WHEN 'failed' THEN 'reaper:failed(timeout)'
-                                  ELSE 'reaper:cancelled' END,
-                'reaper', jsonb_build_object('reason', v_job.why, 'locked_by', v_job.locked_by, 'attempt', v_job.attempt,
-                                             'run_no', v_job.run_no), v_now);
-        INSERT INTO holdfast.logs (run_id, no, job_id, tenant, project, level, message, created_at)
-        SELECT v_job.run_id, coalesce(max(l.no), 0) + 1, v_job.id, v_job.tenant, v_job.project, v_level, v_line, v_now
-          FROM holdfast.logs l WHERE l.run_id = v_job.run_id;
-        PERFORM pg_notify('holdfast_logs', 'log:' || v_job.run_id);
-        id := v_job.id; queue := v_job.queue; task := v_job.task; tenant := v_job.tenant; attempt := v_job.attempt;
-        state := v_job.target; reason := v_job.why; locked_by := v_job.locked_by; stage := v_job.stage;
-        RETURN NEXT;
-    END LOOP;
-END $$;
-
 -- Workers whose session has ended and that have missed a heartbeat, and in how many seconds each is taken for dead (not above 0: now):
 -- once it has missed two, and has had time to report after an outage that no other worker noticed. That is one of up to 1.25
 -- heartbeats, and a worker reports within a second after it. A worker whose own reports have had no longer gap must confirm a death: after
@@ -794,7 +708,9 @@ BEGIN
        AND NOT EXISTS (SELECT FROM open o WHERE o.lock_id = hashtextextended(w.id, 7114));
 END $$;
 
--- The same, and at once those whose worker is dead: p_dead, which the caller knows of, and those whose session has ended.
+-- Step 5: runs whose worker has gone silent, or that should have ended long ago. Any number of reapers at once.
+-- While the server was down nobody could report: once it is up, a run has the length of its lease, at most 15 s, to do so.
+-- At once those whose worker is dead: p_dead, which the caller knows of, and those whose session has ended.
 CREATE OR REPLACE FUNCTION holdfast.job_reap_v2(
     p_limit integer, p_base double precision, p_most double precision, p_grace double precision, p_dead text[],
     p_now timestamptz)
@@ -857,7 +773,7 @@ BEGIN
             IF v_job.target = 'failed' THEN
                 v_level := 'error';
                 v_line := format('%s failed after %s attempts - machine crashed or timed out. '
-                                 'Retry the job once the cause is mended.', v_noun, v_job.attempt);
+                                 'Retry the job once the cause is fixed.', v_noun, v_job.attempt);
             ELSE
                 v_level := 'warning';
                 v_line := format('Cancelled by %s; its worker did not answer', coalesce(v_job.cancel_requested_by, 'somebody'));
@@ -893,6 +809,14 @@ BEGIN
     END LOOP;
     DELETE FROM holdfast.workers w WHERE w.id = ANY (v_gone);
 END $$;
+
+-- For workers of the release before.
+CREATE OR REPLACE FUNCTION holdfast.job_reap_v1(
+    p_limit integer, p_base double precision, p_most double precision, p_grace double precision, p_now timestamptz)
+RETURNS TABLE (id uuid, queue text, task text, tenant text, attempt integer, state text, reason text, locked_by text, stage text)
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT * FROM holdfast.job_reap_v2(p_limit, p_base, p_most, p_grace, '{}', p_now)
+$$;
 
 -- Lines of many runs in one round trip; answers the run ids that still hold their lease. The lines of a run are a JSON array of
 -- [no, level, message, step, duration_ms, metadata, age]: their age in seconds, because a worker's clock may be off.

@@ -63,7 +63,7 @@ ON CONFLICT (run_id, kind) DO UPDATE SET spent = b.spent + excluded.spent, late 
 RETURNING reserved, spent;
 
 -- name: budget_once
--- One row the first time. Its key is in the transaction of the money: whoever asks again after a lost answer finds it.
+-- One row the first time. Its key is in the transaction of the money: a caller that asks again after a lost answer finds it.
 INSERT INTO holdfast.idempotency_keys (id, tenant, fingerprint, token, response, lease_expires_at, expires_at)
 VALUES ($1, $2, '', '', '', :now, :later($3))
 ON CONFLICT (id) DO NOTHING

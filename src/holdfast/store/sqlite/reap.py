@@ -81,7 +81,7 @@ def _fail(session: Session, job: sqlite3.Row) -> State:
     message = f"{failed} (machine crash or timeout)"
     end(session, job, State.FAILED, attempt=job["attempt"], error_code=job["reason"], error_message=message, stage=None)
     _event(session, job, "reaper:failed(timeout)")
-    _log(session, job, "error", f"{failed} - machine crashed or timed out. Retry the job once the cause is mended.")
+    _log(session, job, "error", f"{failed} - machine crashed or timed out. Retry the job once the cause is fixed.")
     return State.FAILED
 
 

@@ -111,7 +111,7 @@ class Writer:
         self._connection, self._data_version = None, None
 
     def reset_after_fork(self, in_use: InUse) -> None:
-        """The thread, and whoever waits for it, are in the parent. A database in memory is copied with the process."""
+        """The thread and its callers are in the parent. A database in memory is copied with the process."""
         if self._path != MEMORY:
             keep_for_parent(self._connection)
             self._connection, self._data_version = None, None
@@ -148,7 +148,7 @@ class Writer:
                 self._notice_commits_of_others()
 
     def _end_early(self, error: BaseException) -> None:
-        """Whoever waits for this thread would wait for ever."""
+        """Fail the callers of this thread, which would wait forever."""
         with suppress(*REFUSALS):
             if self._connection is not None and self._connection.in_transaction:
                 self._connection.rollback()
