@@ -167,4 +167,5 @@ def main(arguments: list[str], root: Path = ROOT, parts: Mapping[str, list[str]]
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what it started is ended
     sys.exit(main(sys.argv[1:]))
