@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
-UNSTEADY_MAX = 5
+ALONE_MAX = 5
 LIMIT_SECONDS = 1800
 SUMMARY_SECONDS = 20
 END_SECONDS = 5
@@ -91,7 +91,7 @@ class Suite:
     def _again(self, name: str, extra: list[str]) -> dict[str, str]:
         """Run the failed tests of a part alone. It changes what is reported, never the exit code."""
         failed = self._failed_last() or [f"some of the {name}"]
-        if len(failed) > UNSTEADY_MAX or not self._failed_last():
+        if len(failed) > ALONE_MAX or not self._failed_last():
             return dict.fromkeys(failed, "not run again")
         print(f"\n{len(failed)} of the {name} failed. Alone:", flush=True)
         code = self._pytest("--numprocesses", "1", *failed, *extra)

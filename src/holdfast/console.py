@@ -54,7 +54,7 @@ LOGGERS = ("holdfast", "holdfast.extraction", "holdfast.machines", "holdfast.mac
 
 
 def guard_log() -> None:
-    """Holdfast's own log, also inside somebody else's process; a second time changes nothing.
+    """Guard Holdfast's own log, also inside another program. A second call changes nothing.
 
     A filter of a logger does not see what its children log, so records of `holdfast.web` and the like are cleaned when they are
     made."""

@@ -28,10 +28,10 @@ def test_a_test_that_fails_once_fails_the_suite(tiny: TinySuite, capfd: pytest.C
 
 def test_many_failures_are_not_run_again(tiny: TinySuite, capfd: pytest.CaptureFixture[str]) -> None:
     """That is a fault and no unsteady test."""
-    tiny.add(a="\n".join(f"def test_{number}(): assert False" for number in range(suite.UNSTEADY_MAX + 1)))
+    tiny.add(a="\n".join(f"def test_{number}(): assert False" for number in range(suite.ALONE_MAX + 1)))
     assert tiny.run() == suite.TESTS_FAILED
     report = capfd.readouterr().out.rpartition("FAILED:")[2]
-    assert report.count("(not run again)") == suite.UNSTEADY_MAX + 1
+    assert report.count("(not run again)") == suite.ALONE_MAX + 1
 
 
 def test_a_run_that_breaks_off_fails_the_suite(tiny: TinySuite) -> None:
