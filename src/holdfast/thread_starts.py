@@ -2,9 +2,8 @@
 
 `Thread.start` returns when its thread runs. A thread that gets no memory dies before that, and the caller waits forever: often
 the event loop, with every run on it. Each start therefore stands in a list until it returns. The stacks of other threads are
-never read for this: the
-function of `sys` that returns them holds a lock of the interpreter while it allocates, and with it Python 3.11 may stop the whole
-process (python/cpython 106883).
+never read for this: the function of `sys` that returns them holds a lock of the interpreter while it allocates, and Python
+3.11 may then stop the whole process (python/cpython 106883).
 """
 
 from __future__ import annotations
