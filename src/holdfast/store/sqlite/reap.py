@@ -17,7 +17,7 @@ _DAY = 86_400.0
 
 
 def reap(session: Session, backoff: Backoff, deadline_grace: float, limit: int, dead: Sequence[str]) -> list[Reaped]:
-    if dead:  # not those that hold jobs: a claim of theirs that is still on its way would be found by nobody
+    if dead:  # not those that hold jobs: a claim of theirs may still be on its way, and only their row leads to it
         session.run("worker_remove_idle", dead=as_json(dead))
     jobs = session.all("job_reapable", deadline_grace=deadline_grace, limit=limit, dead=as_json(dead))
     return [_reap_one(session, job, backoff) for job in jobs]
